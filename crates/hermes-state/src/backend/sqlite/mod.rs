@@ -1,0 +1,2 @@
+pub(crate) mod lock;
+pub(crate) mod store;

@@ -1,0 +1,2 @@
+//! stub
+#[derive(Default)] pub(crate) struct OpenStores {}
