@@ -32,10 +32,11 @@ impl std::fmt::Display for Holder {
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The write lock was not to be had within the patience of the call. The store is well; try again later.
+    /// The write lock was not to be had within the patience of the call. The store is well; try again later. The text
+    /// leaves out the path: callers look for words such as `disk` in it, which a path may hold.
     #[error(
-        "database is locked: another Hermes process{} has held the write lock of {} for the whole {:.1} s that this write waited; the database itself is healthy, retry when that process has finished",
-        holder.as_ref().map(|h| format!(", {h},")).unwrap_or_default(), path.display(), waited.as_secs_f64()
+        "database is locked: another Hermes process{} has held the write lock for the whole {:.1} s that this call waited; the database itself is healthy, retry when that process has finished",
+        holder.as_ref().map(|h| format!(", {h},")).unwrap_or_default(), waited.as_secs_f64()
     )]
     Busy {
         /// The store.

@@ -1,4 +1,30 @@
 //! The session store that every AI agent on a machine can share.
 #![allow(dead_code, unused_imports)]
-mod backend; mod error; mod transaction; mod value;
-pub use error::{Error, Holder, Result}; pub use value::{Columns, Record, Value}; pub use transaction::Transaction; pub use backend::sqlite::lock::{LockKind, require_lock_kind};
+
+mod backend;
+mod blank;
+mod clock;
+mod content;
+mod db;
+mod error;
+mod gate;
+mod json;
+mod message;
+mod op;
+mod query;
+mod session;
+mod title;
+mod transaction;
+mod value;
+
+pub use backend::sqlite::lock::{LockKind, require_lock_kind};
+pub use content::Content;
+pub use db::{OpenOptions, Patience, SessionDb};
+pub use error::{Error, Holder, Result};
+pub use json::json_text;
+pub use message::{Message, NewMessage, ToolCalls};
+pub use query::message::MessageQuery;
+pub use query::session::{COMPACT_EXCLUDED, SessionQuery};
+pub use session::{NewSession, Session};
+pub use title::{MAX_TITLE_LENGTH, sanitize_title};
+pub use value::{Columns, Record, Value};

@@ -1,2 +1,373 @@
-//! stub
-#[derive(Default)] pub(crate) struct OpenStores {}
+//! One open store of this process: its writing thread, its readers, and what was found when it was opened. All handles
+//! on the same file share it, which is what lets their writes be committed together.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use super::connection::{Location, open_onlooker, open_writer};
+use super::engine::{SqliteEngine, patiently};
+use super::errors::{cannot_open, classify};
+use super::identity::{FileIdentity, sidecar};
+use super::journal;
+use super::lock;
+use super::readers::{Readers, no_thread, on_crew};
+use super::schema::{self, Context, Features, Inspection, Note};
+use crate::backend::WriteEngine;
+use crate::error::{Error, Result};
+use crate::gate::Gate;
+use crate::op::Write;
+use crate::transaction::Transaction;
+
+/// The stores this process has open, so that a second handle on a file joins the first.
+#[derive(Default)]
+pub(crate) struct OpenStores(Mutex<HashMap<(PathBuf, bool), Slot>>);
+
+/// One file's entry, locked while the file is being opened.
+type Slot = Arc<Mutex<Weak<Store>>>;
+
+/// How to open.
+#[derive(Clone)]
+pub(crate) struct Opening {
+    pub(crate) read_only: bool,
+    pub(crate) patience: Duration,
+    pub(crate) context: Context,
+}
+
+/// An open store.
+pub(crate) struct Store {
+    location: Location,
+    readers: Arc<Readers>,
+    access: Access,
+    features: Mutex<Features>,
+}
+
+enum Access {
+    Write {
+        gate: Arc<Gate<SqliteEngine>>,
+        identity: Option<FileIdentity>,
+        closed: Mutex<Receiver<()>>,
+    },
+    Look,
+    /// The file is of a release with this newer schema.
+    TooNew(i64),
+}
+
+impl Store {
+    /// Opens the store at `path`, or joins the one that this process has open there. Returns what the caller should
+    /// log: nothing is logged on the threads of the crew.
+    pub(crate) fn open(path: &Path, opening: &Opening) -> Result<(Arc<Self>, Vec<Note>)> {
+        if path.as_os_str() == ":memory:" {
+            static UNIQUE: AtomicU64 = AtomicU64::new(0);
+            let name = format!("hermes-state-{}", UNIQUE.fetch_add(1, Ordering::Relaxed));
+            return Self::open_new(Location::Memory(name), opening);
+        }
+        let path = absolute(path)?;
+        if !opening.read_only {
+            prepare_folder(&path)?;
+        }
+        let path = resolved(path);
+        let slot = {
+            let mut open = lock::process().stores.0.lock().unwrap_or_else(PoisonError::into_inner);
+            open.retain(|_, slot| {
+                Arc::strong_count(slot) > 1 || slot.lock().is_ok_and(|store| store.strong_count() > 0)
+            });
+            open.entry((path.clone(), opening.read_only)).or_default().clone()
+        };
+        let mut known = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(store) = known.upgrade()
+            && store.is_still_at(&path)
+        {
+            let notes = store.adopt_again(opening)?;
+            return Ok((store, notes));
+        }
+        let (store, notes) = Self::open_new(Location::File(path), opening)?;
+        *known = Arc::downgrade(&store);
+        Ok((store, notes))
+    }
+
+    fn open_new(location: Location, opening: &Opening) -> Result<(Arc<Self>, Vec<Note>)> {
+        if opening.read_only {
+            return Self::open_to_look(location, opening, None);
+        }
+        let gate = Arc::new(Gate::new());
+        let (report, opened) = sync_channel(1);
+        let (close, closed) = sync_channel(1);
+        let (served, at, how) = (gate.clone(), location.clone(), opening.clone());
+        let started = lock::process().crew.start(move || {
+            match open_to_write(&at, &how) {
+                Ok(Opened::Writable(mut engine, found)) => {
+                    let _ = report.send(Ok(Ok(found)));
+                    served.serve(&mut engine);
+                    engine.close();
+                }
+                Ok(Opened::TooNew(found)) => drop(report.send(Ok(Err(found)))),
+                Err(error) => drop(report.send(Err(error))),
+            }
+            let _ = close.send(());
+        });
+        started.map_err(|error| no_thread(&error))?;
+        match opened.recv().map_err(|_| cannot_open(location.path().to_owned()))?? {
+            Ok((features, notes)) => {
+                let identity = FileIdentity::of(location.path());
+                let store = Arc::new(Self {
+                    readers: Arc::new(Readers::new(location.clone(), false)),
+                    location,
+                    access: Access::Write { gate, identity, closed: Mutex::new(closed) },
+                    features: Mutex::new(features),
+                });
+                Ok((store, notes))
+            }
+            Err(newer) => {
+                let _ = closed.recv();
+                Self::open_to_look(location, opening, Some(newer))
+            }
+        }
+    }
+
+    fn open_to_look(location: Location, opening: &Opening, too_new: Option<i64>) -> Result<(Arc<Self>, Vec<Note>)> {
+        let readers = Arc::new(Readers::new(location.clone(), true));
+        let (path, context) = (location.path().to_owned(), opening.context.clone());
+        let (job_readers, job_location) = (readers.clone(), location.clone());
+        let features = on_crew(move || {
+            let connection = open_onlooker(&job_location).map_err(|error| classify(&path, &error))?;
+            let features = schema::features(&connection, &context).map_err(|error| classify(&path, &error))?;
+            job_readers.adopt(connection);
+            Ok(features)
+        })?;
+        let access = too_new.map_or(Access::Look, Access::TooNew);
+        Ok((Arc::new(Self { readers, location, access, features: Mutex::new(features) }), Vec::new()))
+    }
+
+    /// Whether the file at this path is still the one that is open.
+    fn is_still_at(&self, path: &Path) -> bool {
+        match &self.access {
+            Access::Write { identity, .. } => *identity == FileIdentity::of(path),
+            Access::Look | Access::TooNew(_) => false,
+        }
+    }
+
+    /// Brings the file up to date once more for a handle that joins: others may have changed its schema meanwhile.
+    fn adopt_again(&self, opening: &Opening) -> Result<Vec<Note>> {
+        let Access::Write { gate, .. } = &self.access else { return Ok(Vec::new()) };
+        let opening = opening.clone();
+        let (features, notes) = gate.with_engine(move |engine| {
+            let deadline = Instant::now() + opening.patience;
+            bring_up_to_date(engine, &opening.context, deadline)
+        })?;
+        *self.features.lock().unwrap_or_else(PoisonError::into_inner) = features;
+        Ok(notes)
+    }
+
+    /// The path, as errors and `status` name it.
+    pub(crate) fn path(&self) -> &Path {
+        self.location.path()
+    }
+
+    /// What the file's search indexes can serve.
+    pub(crate) fn features(&self) -> Features {
+        self.features.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Runs `read` in one read transaction on a connection of its own.
+    pub(crate) fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&mut dyn Transaction) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let _permit = self.readers.permit();
+        let readers = self.readers.clone();
+        on_crew(move || readers.read(read))
+    }
+
+    /// Commits a write; returns when it is durable.
+    pub(crate) fn write<W: Write>(&self, write: W, patience: Duration) -> Result<W::Answer> {
+        self.gate()?.write(write, patience)
+    }
+
+    /// Merges the log into the main file as far as that makes nobody wait.
+    pub(crate) fn checkpoint(&self) -> Result<()> {
+        self.gate()?.with_engine(SqliteEngine::checkpoint)
+    }
+
+    fn gate(&self) -> Result<&Gate<SqliteEngine>> {
+        match &self.access {
+            Access::Write { gate, .. } => Ok(gate),
+            Access::Look => Err(Error::ReadOnly { path: self.path().to_owned() }),
+            Access::TooNew(found) => {
+                Err(Error::TooNew { path: self.path().to_owned(), found: *found, supported: schema::SCHEMA_VERSION })
+            }
+        }
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        let readers = self.readers.clone();
+        // The connections of a store must be closed where they were opened; if that fails they stay open, which is
+        // what the end of the process makes of them anyway.
+        let _ = on_crew(move || {
+            readers.close();
+            Ok(())
+        });
+        if let Access::Write { gate, closed, .. } = &self.access {
+            gate.close();
+            let _ = closed.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        }
+    }
+}
+
+type Found = (Features, Vec<Note>);
+
+enum Opened {
+    Writable(SqliteEngine, Found),
+    TooNew(i64),
+}
+
+/// Opens the write connection and brings the file up to date; one patience covers all of it. Runs on a crew thread.
+fn open_to_write(location: &Location, opening: &Opening) -> Result<Opened> {
+    let deadline = Instant::now() + opening.patience;
+    if let Location::File(path) = location {
+        create(path)?;
+    }
+    let connection = patient_step(location, opening, deadline, || {
+        let connection = open_writer(location)?;
+        Ok((schema::inspect(&connection.0, &opening.context)?, connection))
+    })?;
+    let (connection, log) = match connection {
+        (Inspection::TooNew { found }, _) => return Ok(Opened::TooNew(found)),
+        (_, connection) => connection,
+    };
+    if connection.is_readonly("main").map_err(|error| classify(location.path(), &error))? {
+        return Err(Error::ReadOnly { path: location.path().to_owned() });
+    }
+    patient_step(location, opening, deadline, || {
+        journal::use_wal(&connection)?;
+        // Reading once makes the sidecars, which from then on must stay the same.
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))
+    })?;
+    let mut engine = SqliteEngine::new((connection, log), location.clone())?;
+    let found = bring_up_to_date(&mut engine, &opening.context, deadline)?;
+    Ok(Opened::Writable(engine, found))
+}
+
+/// Repeats a step of opening while somebody's lock is in its way, as long as the patience lasts.
+fn patient_step<T>(
+    location: &Location,
+    opening: &Opening,
+    deadline: Instant,
+    step: impl FnMut() -> rusqlite::Result<T>,
+) -> Result<T> {
+    let path = location.path();
+    match patiently(deadline, step).map_err(|error| classify(path, &error))? {
+        Some(done) => Ok(done),
+        None => Err(Error::Busy {
+            path: path.to_owned(),
+            waited: opening.patience,
+            holder: lock::holder::of_write_lock(path),
+        }),
+    }
+}
+
+/// Makes the file what this release expects, in one transaction, if it is not that already.
+fn bring_up_to_date(engine: &mut SqliteEngine, context: &Context, deadline: Instant) -> Result<Found> {
+    let started = Instant::now();
+    let path = engine.location().path().to_owned();
+    let failed = |error: rusqlite::Error| classify(&path, &error);
+    match patiently(deadline, || schema::inspect(engine.connection(), context)).map_err(failed)? {
+        Some(Inspection::UpToDate(features)) => return Ok((features, Vec::new())),
+        Some(Inspection::TooNew { found }) => {
+            return Err(Error::TooNew { path: path.clone(), found, supported: schema::SCHEMA_VERSION });
+        }
+        Some(Inspection::NeedsWork) | None => {}
+    }
+    let done = if engine.begin("open", deadline)? {
+        let adopted = schema::adopt(engine.connection(), context).map_err(failed);
+        match adopted {
+            Ok(found) => engine.commit(deadline).map(|committed| committed.then_some(found)),
+            Err(error) => Err(error),
+        }
+    } else {
+        Ok(None)
+    };
+    engine.rollback();
+    engine.end();
+    done?.ok_or_else(|| {
+        let holder = engine.holder();
+        engine.busy(started.elapsed(), holder)
+    })
+}
+
+fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(|error| Error::CannotOpen { path: path.to_owned(), reason: error.to_string() })
+}
+
+/// The path without symbolic links, so that one file has one name; as it stands where that cannot be told.
+fn resolved(path: PathBuf) -> PathBuf {
+    if let Ok(found) = path.canonicalize() {
+        return found;
+    }
+    match (path.parent().map(Path::canonicalize), path.file_name()) {
+        (Some(Ok(folder)), Some(name)) => folder.join(name),
+        _ => path,
+    }
+}
+
+/// Makes the folder of the store and its ancestors, readable for this user only; those there are keep their modes.
+fn prepare_folder(path: &Path) -> Result<()> {
+    let Some(folder) = path.parent() else { return Ok(()) };
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder).map_err(|error| Error::Directory {
+        path: folder.to_owned(),
+        message: error.to_string(),
+        errno: error.raw_os_error(),
+    })
+}
+
+/// Lets a new file be born readable for this user only; SQLite gives the sidecars the same mode. Whatever prevents it
+/// also prevents SQLite from opening the file, which then says so.
+fn create(path: &Path) -> Result<()> {
+    birth::create_private(path);
+    let empty = std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() == 0);
+    let log = sidecar(path, "-wal");
+    if empty && std::fs::metadata(&log).is_ok_and(|found| found.len() > 0) {
+        return Err(Error::Corrupt {
+            path: path.to_owned(),
+            message: format!(
+                "the file is empty though its log {} is not: it was truncated; restore it from a backup",
+                log.display()
+            ),
+            code: rusqlite::ffi::SQLITE_CORRUPT,
+        });
+    }
+    Ok(())
+}
+
+mod birth {
+    //! Creating a file without holding it open: closing a descriptor could drop somebody's lock.
+    use std::path::Path;
+
+    #[cfg(target_os = "linux")]
+    #[expect(unsafe_code, reason = "mknod(2) has no safe wrapper")]
+    pub(super) fn create_private(path: &Path) {
+        use std::os::unix::ffi::OsStrExt;
+        let Ok(path) = std::ffi::CString::new(path.as_os_str().as_bytes()) else { return };
+        // SAFETY: a NUL-terminated string that outlives the call; no descriptor is made.
+        unsafe { libc::mknod(path.as_ptr(), libc::S_IFREG | 0o600, 0) };
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    #[expect(clippy::disallowed_methods, reason = "only makes a file that was not there, so nobody holds locks on it")]
+    pub(super) fn create_private(path: &Path) {
+        let mut options = std::fs::OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let _ = options.open(path);
+    }
+}

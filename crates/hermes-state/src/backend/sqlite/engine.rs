@@ -1,0 +1,169 @@
+//! The write side of a store: its one write connection, as the gate drives it.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+
+use super::connection::{Location, WalLength};
+use super::errors::{classify, is_busy};
+use super::identity::StoreIdentity;
+use super::journal;
+use super::lock;
+use super::siblings::Queue;
+use super::transaction::SqliteTransaction;
+use crate::backend::WriteEngine;
+use crate::error::{Error, Holder, Result};
+use crate::transaction::Transaction;
+
+/// How often the lock of the file is asked for. Processes of older releases take no turn among ours and do not tell
+/// when they are done, so this bounds how late a release is noticed.
+const POLL: Duration = Duration::from_micros(500);
+
+/// The writing connection of one store.
+pub(crate) struct SqliteEngine {
+    connection: Connection,
+    log: WalLength,
+    location: Location,
+    identity: Option<StoreIdentity>,
+    queue: Queue,
+}
+
+/// Repeats `attempt` while it is refused for somebody's lock, until `deadline`. One attempt is always made.
+pub(super) fn patiently<T>(
+    deadline: Instant,
+    mut attempt: impl FnMut() -> rusqlite::Result<T>,
+) -> rusqlite::Result<Option<T>> {
+    loop {
+        match attempt() {
+            Ok(done) => return Ok(Some(done)),
+            Err(error) if is_busy(&error) => {}
+            Err(error) => return Err(error),
+        }
+        let now = Instant::now();
+        if now >= deadline {
+            return Ok(None);
+        }
+        thread::sleep(POLL.min(deadline - now));
+    }
+}
+
+impl SqliteEngine {
+    /// Takes over a connection in its final journal mode on a store that has been read once.
+    pub(super) fn new((connection, log): (Connection, WalLength), location: Location) -> Result<Self> {
+        let (identity, queue) = match &location {
+            Location::File(path) => {
+                let wal = journal::mode(&connection).map_err(|error| classify(path, &error))? == "wal";
+                (Some(StoreIdentity::take(path, wal)?), Queue::join(path))
+            }
+            Location::Memory(_) => (None, Queue::none()),
+        };
+        Ok(Self { connection, log, location, identity, queue })
+    }
+
+    pub(super) fn location(&self) -> &Location {
+        &self.location
+    }
+
+    pub(super) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    fn path(&self) -> &Path {
+        self.location.path()
+    }
+
+    fn error(&self, error: &rusqlite::Error) -> Error {
+        classify(self.path(), error)
+    }
+
+    fn check_identity(&self) -> Result<()> {
+        self.identity.as_ref().map_or(Ok(()), StoreIdentity::check)
+    }
+
+    /// Merges as much of the log into the main file as can be done without making anybody wait.
+    pub(crate) fn checkpoint(&mut self) -> Result<()> {
+        self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())).map_err(|error| self.error(&error))
+    }
+
+    /// Closes the connection. The log is merged, and cut off if nobody else is reading or writing: nobody is made to
+    /// wait for it, and SQLite removes the sidecars when this was the last connection of all.
+    pub(super) fn close(self) {
+        // Without the log merged the store is whole all the same; the next opener merges it.
+        let _ = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        drop(self.connection);
+    }
+}
+
+impl WriteEngine for SqliteEngine {
+    fn begin(&mut self, operation: &'static str, until: Instant) -> Result<bool> {
+        self.check_identity()?;
+        if !self.queue.wait(operation, until) {
+            return Ok(false);
+        }
+        let begun = patiently(until, || self.connection.execute_batch("BEGIN IMMEDIATE"));
+        match begun.map_err(|error| self.error(&error))? {
+            Some(()) => {
+                self.queue.holding();
+                Ok(true)
+            }
+            None => Ok(false),
+        }
+    }
+
+    fn transaction(&mut self) -> &mut dyn Transaction {
+        self
+    }
+
+    fn in_transaction(&self) -> bool {
+        !self.connection.is_autocommit()
+    }
+
+    fn commit(&mut self, until: Instant) -> Result<bool> {
+        let committed = patiently(until, || self.connection.execute_batch("COMMIT"));
+        match committed.map_err(|error| self.error(&error))? {
+            Some(()) => self.check_identity().map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    fn rollback(&mut self) {
+        if self.in_transaction() {
+            // An error here means that SQLite has rolled back already, or will when the connection closes.
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
+    }
+
+    fn end(&mut self) {
+        self.queue.leave();
+        if self.log.calls_for_checkpoint() {
+            // Somebody else checkpointing, or a full disk, is no fault of the writes that are done.
+            let _ = self.checkpoint();
+        }
+    }
+
+    fn holder(&mut self) -> Option<Holder> {
+        self.queue.holder().or_else(|| lock::holder::of_write_lock(self.path()))
+    }
+
+    fn busy(&self, waited: Duration, holder: Option<Holder>) -> Error {
+        Error::Busy { path: self.path().to_owned(), waited, holder }
+    }
+}
+
+impl Transaction for SqliteEngine {
+    fn execute(&mut self, sql: &str, parameters: &[crate::Value]) -> Result<usize> {
+        SqliteTransaction { connection: &self.connection, path: self.location.path() }.execute(sql, parameters)
+    }
+
+    fn query(
+        &mut self,
+        sql: &str,
+        parameters: &[crate::Value],
+        row: &mut dyn FnMut(Vec<crate::Value>) -> Result<()>,
+    ) -> Result<crate::Columns> {
+        SqliteTransaction { connection: &self.connection, path: self.location.path() }.query(sql, parameters, row)
+    }
+}

@@ -1,0 +1,78 @@
+//! The generation check: whether the files at the store's path are still those that the connection works on.
+//!
+//! A store whose file was replaced, or whose log was unlinked by somebody who thought it unused, takes commits that
+//! nobody else will ever see. `stat` by path opens nothing and so endangers no lock.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+
+/// What makes a file the same file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct FileIdentity {
+    device: u64,
+    inode: u64,
+}
+
+impl FileIdentity {
+    /// The file at `path` now; `None` if there is none. Where the system has no inode numbers all files are alike, and
+    /// only their being there is checked.
+    pub(super) fn of(path: &Path) -> Option<Self> {
+        let found = std::fs::metadata(path).ok()?;
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::MetadataExt;
+            Some(Self { device: found.dev(), inode: found.ino() })
+        }
+        #[cfg(not(unix))]
+        {
+            let _ = found;
+            Some(Self { device: 0, inode: 0 })
+        }
+    }
+}
+
+/// The files of an open store as they were when its connection was made.
+pub(super) struct StoreIdentity {
+    main: (PathBuf, FileIdentity),
+    sidecars: Vec<(PathBuf, FileIdentity)>,
+}
+
+/// The path of a sidecar: the store's own with a suffix.
+pub(super) fn sidecar(main: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(main.as_os_str());
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+impl StoreIdentity {
+    /// Takes the identities. In WAL mode the connection must have read something, so that its sidecars exist.
+    pub(super) fn take(main: &Path, wal: bool) -> Result<Self> {
+        let identity = |path: PathBuf| match FileIdentity::of(&path) {
+            Some(found) => Ok((path, found)),
+            None => Err(Error::Replaced { path: main.to_owned(), what: format!("{} is gone", path.display()) }),
+        };
+        let sidecars =
+            if wal { vec![identity(sidecar(main, "-wal"))?, identity(sidecar(main, "-shm"))?] } else { vec![] };
+        Ok(Self { main: identity(main.to_owned())?, sidecars })
+    }
+
+    /// Whether the file at `path` is this store's main file.
+    pub(super) fn is_main(&self, found: FileIdentity) -> bool {
+        self.main.1 == found
+    }
+
+    /// Refuses when any of the files is another one now, or gone.
+    pub(super) fn check(&self) -> Result<()> {
+        for (path, taken) in std::iter::once(&self.main).chain(&self.sidecars) {
+            let what = match FileIdentity::of(path) {
+                Some(found) if found == *taken => continue,
+                Some(_) => format!("{} is another file now", path.display()),
+                None => format!("{} was removed", path.display()),
+            };
+            return Err(Error::Replaced { path: self.main.0.clone(), what });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,418 @@
+//! The one public handle on a store: opening, closing, and every operation.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
+
+use crate::backend::sqlite::lock;
+use crate::backend::sqlite::schema::Context;
+use crate::backend::sqlite::store::{Opening, Store};
+use crate::error::{Error, Result};
+use crate::message::{Message, NewMessage};
+use crate::op::message::AppendMessages;
+use crate::op::meta::SetMeta;
+use crate::op::session::{CreateSession, EndSession, ReopenSession, SetTitle};
+use crate::query::message::MessageQuery;
+use crate::query::session::SessionQuery;
+use crate::query::{message as messages, session as sessions};
+use crate::session::{NewSession, Session};
+use crate::title::sanitize_title;
+use crate::value::Value;
+
+/// How long a write waits for a sibling that holds the write lock, before it gives up with [`Error::Busy`]. Zero means
+/// a single attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// For the writes a turn needs: messages.
+    pub transcript: Duration,
+    /// For all others.
+    pub routine: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { transcript: Duration::from_secs(60), routine: Duration::from_secs(20) }
+    }
+}
+
+/// How a store is opened.
+///
+/// ```
+/// use hermes_state::OpenOptions;
+/// let folder = tempfile::tempdir().unwrap();
+/// let db = OpenOptions::new().open(folder.path().join("state.db"))?;
+/// assert_eq!(db.session_count(&Default::default())?, 0);
+/// # Ok::<(), hermes_state::Error>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct OpenOptions {
+    read_only: bool,
+    patience: Patience,
+    sessions_json: Option<String>,
+    cjk: bool,
+}
+
+impl OpenOptions {
+    /// For reading and writing, creating the file if it is missing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Only look: nothing is created, nothing is changed, no lock is waited for.
+    #[must_use]
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.read_only = read_only;
+        self
+    }
+
+    /// How long the opening (by the routine patience) and later writes wait for others.
+    #[must_use]
+    pub fn patience(mut self, patience: Patience) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// The text of the gateway's `sessions/sessions.json`, from which files of schema versions before 18 take what
+    /// they do not have themselves. The library reads no home folder; its callers do.
+    #[must_use]
+    pub fn sessions_json(mut self, text: impl Into<Option<String>>) -> Self {
+        self.sessions_json = text.into();
+        self
+    }
+
+    /// Whether this machine's other programs have the tokenizer `cjk_unicode61`, so that an index which needs it may
+    /// be kept in the file.
+    #[must_use]
+    pub fn cjk(mut self, loaded: bool) -> Self {
+        self.cjk = loaded;
+        self
+    }
+
+    /// Opens the store at `path`; `:memory:` is a private one that ends with its handle.
+    ///
+    /// # Errors
+    /// See [`SessionDb::open`].
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<SessionDb> {
+        let opening = Opening {
+            read_only: self.read_only,
+            patience: self.patience.routine,
+            context: Context { sessions_json: self.sessions_json.clone(), cjk: self.cjk },
+        };
+        let (store, notes) = Store::open(path.as_ref(), &opening)?;
+        for note in notes {
+            tracing::warn!(path = %store.path().display(), "{note}");
+        }
+        Ok(SessionDb {
+            path: store.path().to_owned(),
+            generation: lock::generation(),
+            opened_by: std::process::id(),
+            read_only: self.read_only,
+            routine: AtomicU64::new(nanoseconds(self.patience.routine)),
+            transcript: AtomicU64::new(nanoseconds(self.patience.transcript)),
+            store: RwLock::new(Some(store)),
+        })
+    }
+}
+
+fn nanoseconds(patience: Duration) -> u64 {
+    u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A handle on a store. It may be used from any number of threads at once; several handles on one file, in this process
+/// or in others, see each other's writes.
+///
+/// A call returns when what it wrote is durable: no acknowledged message is ever lost. A sibling that holds the write
+/// lock makes writes wait, never fail before their [`Patience`] is over, and never makes a read wait.
+///
+/// A handle does not survive a fork: the child gets [`Error::Forked`] and opens its own.
+///
+/// ```
+/// use hermes_state::{NewMessage, NewSession, SessionDb};
+/// let folder = tempfile::tempdir().unwrap();
+/// let db = SessionDb::open(folder.path().join("state.db"))?;
+/// db.create_session(NewSession::new("s1", "cli"))?;
+/// db.append_message("s1", NewMessage::new("user", "Where is the harbour?"))?;
+/// assert_eq!(db.messages("s1", &Default::default())?[0].content().text(), Some("Where is the harbour?"));
+/// # Ok::<(), hermes_state::Error>(())
+/// ```
+pub struct SessionDb {
+    path: PathBuf,
+    generation: u64,
+    opened_by: u32,
+    read_only: bool,
+    routine: AtomicU64,
+    transcript: AtomicU64,
+    store: RwLock<Option<Arc<Store>>>,
+}
+
+/// A running call's hold on the store; closing waits for it.
+struct Open<'a>(RwLockReadGuard<'a, Option<Arc<Store>>>);
+
+impl std::ops::Deref for Open<'_> {
+    type Target = Store;
+    fn deref(&self) -> &Store {
+        self.0.as_ref().expect("checked when the hold was taken")
+    }
+}
+
+impl SessionDb {
+    /// Opens the store at `path` for reading and writing; creates it, and its folder, if it is missing. A file of an
+    /// older release is brought up to date, keeping every row, in one step that waits for siblings with patience.
+    ///
+    /// # Errors
+    /// [`Error::Directory`], [`Error::CannotOpen`], [`Error::NotADatabase`], [`Error::Corrupt`], [`Error::ReadOnly`]
+    /// at once, according to what is in the way; [`Error::Busy`] when the routine patience is over.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        OpenOptions::new().open(path)
+    }
+
+    /// Opens the store at `path` for reading only: creates nothing and leaves everything as it was found.
+    ///
+    /// # Errors
+    /// As [`SessionDb::open`]; a missing file is [`Error::CannotOpen`].
+    pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self> {
+        OpenOptions::new().read_only(true).open(path)
+    }
+
+    /// The file of the store, absolute and without symbolic links.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the handle only reads.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// Sets how long this handle's next writes wait.
+    pub fn set_patience(&self, patience: Patience) {
+        self.routine.store(nanoseconds(patience.routine), Ordering::Relaxed);
+        self.transcript.store(nanoseconds(patience.transcript), Ordering::Relaxed);
+    }
+
+    /// How long this handle's next writes wait.
+    #[must_use]
+    pub fn patience(&self) -> Patience {
+        Patience {
+            routine: Duration::from_nanos(self.routine.load(Ordering::Relaxed)),
+            transcript: Duration::from_nanos(self.transcript.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Closes the handle once its running calls are done. The last handle on a store merges its log as far as that
+    /// makes nobody wait. Closing twice does nothing.
+    ///
+    /// # Errors
+    /// None today; a handle inherited by a fork is left alone.
+    pub fn close(&self) -> Result<()> {
+        if self.is_inherited() {
+            return Ok(());
+        }
+        let store = self.store.write().unwrap_or_else(PoisonError::into_inner).take();
+        drop(store);
+        Ok(())
+    }
+
+    fn is_inherited(&self) -> bool {
+        self.generation != lock::generation()
+    }
+
+    /// In a forked child not even the handle's own lock may be touched: its owner does not exist there.
+    fn open_store(&self) -> Result<Open<'_>> {
+        if self.is_inherited() {
+            return Err(Error::Forked { path: self.path.clone(), opened_by: self.opened_by });
+        }
+        let store = self.store.read().unwrap_or_else(PoisonError::into_inner);
+        if store.is_none() {
+            return Err(Error::Closed { path: self.path.clone() });
+        }
+        Ok(Open(store))
+    }
+
+    fn routine<W: crate::op::Write>(&self, write: W) -> Result<W::Answer> {
+        self.open_store()?.write(write, self.patience().routine)
+    }
+
+    fn transcript<W: crate::op::Write>(&self, write: W) -> Result<W::Answer> {
+        self.open_store()?.write(write, self.patience().transcript)
+    }
+
+    fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&mut dyn crate::transaction::Transaction) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.open_store()?.read(read)
+    }
+
+    /// Creates a session. If one with this id is there, what it leaves open is filled from the new one and nothing is
+    /// overwritten. A child inherits its parent's working folder; a continuation of a compressed conversation also
+    /// inherits the conversation's routing.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for an empty id; [`Error::Constraint`] for a parent that does not exist.
+    pub fn create_session(&self, session: NewSession) -> Result<()> {
+        if session.id.is_falsy() {
+            return Err(Error::Invalid("a session needs an id".into()));
+        }
+        self.routine(CreateSession(session))
+    }
+
+    /// Creates the session if it is missing: the same as [`create_session`](SessionDb::create_session), under the name
+    /// that says that it may be there.
+    ///
+    /// # Errors
+    /// As [`create_session`](SessionDb::create_session).
+    pub fn ensure_session(&self, session: NewSession) -> Result<()> {
+        self.create_session(session)
+    }
+
+    /// Ends a live session. The first end wins: on a session that has ended, or does not exist, this does nothing.
+    ///
+    /// # Errors
+    /// Those of every write.
+    pub fn end_session(&self, id: impl Into<Value>, reason: impl Into<Value>) -> Result<()> {
+        self.routine(EndSession { id: id.into(), reason: reason.into() })
+    }
+
+    /// Makes a session live again, whatever ended it.
+    ///
+    /// # Errors
+    /// Those of every write.
+    pub fn reopen_session(&self, id: impl Into<Value>) -> Result<()> {
+        self.routine(ReopenSession { id: id.into() })
+    }
+
+    /// One session, or `None`.
+    ///
+    /// # Errors
+    /// Those of every read.
+    pub fn session(&self, id: impl Into<Value>) -> Result<Option<Session>> {
+        let id = id.into();
+        self.read(move |transaction| sessions::get(transaction, &id))
+    }
+
+    /// How many sessions a listing with these filters could page through.
+    ///
+    /// # Errors
+    /// Those of every read.
+    pub fn session_count(&self, query: &SessionQuery) -> Result<i64> {
+        let query = query.clone();
+        self.read(move |transaction| sessions::count(transaction, &query))
+    }
+
+    /// A listing of sessions with their last activity and a preview.
+    ///
+    /// # Errors
+    /// Those of every read.
+    pub fn list_sessions(&self, query: &SessionQuery) -> Result<Vec<Session>> {
+        let query = query.clone();
+        self.read(move |transaction| sessions::list(transaction, &query))
+    }
+
+    /// Gives a session a title, cleaned by [`sanitize_title`]; `None` takes it away. Returns whether the session
+    /// exists. A compressed conversation's title moves along to its continuation.
+    ///
+    /// # Errors
+    /// [`Error::TitleTooLong`]; [`Error::TitleInUse`] if another session has it.
+    pub fn set_session_title(&self, id: impl Into<Value>, title: Option<&str>) -> Result<bool> {
+        let title = title.map(sanitize_title).transpose()?.flatten();
+        self.routine(SetTitle { id: id.into(), title })
+    }
+
+    /// The title of a session; `None` if it has none or does not exist.
+    ///
+    /// # Errors
+    /// Those of every read.
+    pub fn session_title(&self, id: impl Into<Value>) -> Result<Option<String>> {
+        let id = id.into();
+        self.read(move |transaction| sessions::title(transaction, &id))
+    }
+
+    /// Appends a message and returns its id once it is durable.
+    ///
+    /// # Errors
+    /// [`Error::Constraint`] for a missing session or role; [`Error::Busy`] when the transcript patience is over.
+    pub fn append_message(&self, session_id: impl Into<Value>, message: NewMessage) -> Result<i64> {
+        let ids = self.append_messages(session_id, vec![message])?;
+        ids.first().copied().ok_or_else(|| Error::Invalid("the store returned no id for the message".into()))
+    }
+
+    /// Appends messages in one transaction, all or none, and returns their ids in order.
+    ///
+    /// # Errors
+    /// As [`append_message`](SessionDb::append_message).
+    pub fn append_messages(&self, session_id: impl Into<Value>, messages: Vec<NewMessage>) -> Result<Vec<i64>> {
+        self.transcript(AppendMessages::new(session_id.into(), messages))
+    }
+
+    /// The messages of a session in the order of insertion, whatever their clocks said.
+    ///
+    /// # Errors
+    /// Those of every read.
+    pub fn messages(&self, session_id: impl Into<Value>, query: &MessageQuery) -> Result<Vec<Message>> {
+        let (session_id, query) = (session_id.into(), query.clone());
+        self.read(move |transaction| messages::list(transaction, &session_id, &query))
+    }
+
+    /// How many messages are stored, in any state, for one session or (`None`) for all.
+    ///
+    /// # Errors
+    /// Those of every read.
+    pub fn message_count(&self, session_id: Option<&str>) -> Result<i64> {
+        let session_id = Value::from(session_id);
+        self.read(move |transaction| messages::count(transaction, &session_id))
+    }
+
+    /// The value of a key of the store's key-value table.
+    ///
+    /// # Errors
+    /// Those of every read.
+    pub fn meta(&self, key: impl Into<Value>) -> Result<Option<String>> {
+        let key = key.into();
+        Ok(match self.read(move |transaction| messages::meta(transaction, &key))? {
+            Value::Text(text) => Some(text),
+            _ => None,
+        })
+    }
+
+    /// Sets a key of the store's key-value table.
+    ///
+    /// # Errors
+    /// Those of every write.
+    pub fn set_meta(&self, key: impl Into<Value>, value: impl Into<Value>) -> Result<()> {
+        self.routine(SetMeta { key: key.into(), value: value.into() })
+    }
+
+    /// Merges the store's log into its main file, as far as that makes nobody wait. Writes do it by themselves from
+    /// time to time.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.open_store()?.checkpoint()
+    }
+}
+
+impl Drop for SessionDb {
+    fn drop(&mut self) {
+        if self.is_inherited() {
+            // The parent's threads and connections are not here: releasing anything of theirs would do harm.
+            std::mem::forget(self.store.get_mut().ok().and_then(Option::take));
+        } else {
+            let _ = self.close();
+        }
+    }
+}
+
+impl std::fmt::Debug for SessionDb {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SessionDb")
+            .field("path", &self.path)
+            .field("read_only", &self.read_only)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,1 @@
+//! The transcript as a conversation for replay (not yet written).
