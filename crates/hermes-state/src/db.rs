@@ -36,6 +36,17 @@ impl Default for Patience {
     }
 }
 
+/// Which search indexes of a file serve, as of its opening.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Indexes {
+    /// The index of words.
+    pub words: bool,
+    /// The index of trigrams, for parts of words.
+    pub trigrams: bool,
+    /// The index of Chinese, Japanese and Korean words.
+    pub cjk: bool,
+}
+
 /// How a store is opened.
 ///
 /// ```
@@ -51,6 +62,7 @@ pub struct OpenOptions {
     patience: Patience,
     sessions_json: Option<String>,
     cjk: bool,
+    interrupted: Option<fn() -> bool>,
 }
 
 impl OpenOptions {
@@ -90,6 +102,14 @@ impl OpenOptions {
         self
     }
 
+    /// Asked about twenty times a second by a thread whose write waits for its turn: `true` calls the write back, which
+    /// then fails with [`Error::Interrupted`]. A write that is already being committed takes its course.
+    #[must_use]
+    pub fn interrupted_by(mut self, interrupted: fn() -> bool) -> Self {
+        self.interrupted = Some(interrupted);
+        self
+    }
+
     /// Opens the store at `path`; `:memory:` is a private one that ends with its handle.
     ///
     /// # Errors
@@ -111,6 +131,7 @@ impl OpenOptions {
             read_only: self.read_only,
             routine: AtomicU64::new(nanoseconds(self.patience.routine)),
             transcript: AtomicU64::new(nanoseconds(self.patience.transcript)),
+            interrupted: self.interrupted,
             store: RwLock::new(Some(store)),
         })
     }
@@ -144,6 +165,7 @@ pub struct SessionDb {
     read_only: bool,
     routine: AtomicU64,
     transcript: AtomicU64,
+    interrupted: Option<fn() -> bool>,
     store: RwLock<Option<Arc<Store>>>,
 }
 
@@ -234,11 +256,11 @@ impl SessionDb {
     }
 
     fn routine<W: crate::op::Write>(&self, write: W) -> Result<W::Answer> {
-        self.open_store()?.write(write, self.patience().routine)
+        self.open_store()?.write(write, self.patience().routine, self.interrupted)
     }
 
     fn transcript<W: crate::op::Write>(&self, write: W) -> Result<W::Answer> {
-        self.open_store()?.write(write, self.patience().transcript)
+        self.open_store()?.write(write, self.patience().transcript, self.interrupted)
     }
 
     fn read<T: Send + 'static>(
@@ -246,6 +268,15 @@ impl SessionDb {
         read: impl FnOnce(&mut dyn crate::transaction::Transaction) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         self.open_store()?.read(read)
+    }
+
+    /// Which search indexes of the file serve.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] and [`Error::Forked`].
+    pub fn indexes(&self) -> Result<Indexes> {
+        let features = self.open_store()?.features();
+        Ok(Indexes { words: features.fts, trigrams: features.trigram, cjk: features.cjk })
     }
 
     /// Creates a session. If one with this id is there, what it leaves open is filled from the new one and nothing is
@@ -372,11 +403,19 @@ impl SessionDb {
     /// # Errors
     /// Those of every read.
     pub fn meta(&self, key: impl Into<Value>) -> Result<Option<String>> {
-        let key = key.into();
-        Ok(match self.read(move |transaction| messages::meta(transaction, &key))? {
+        Ok(match self.meta_value(key)? {
             Value::Text(text) => Some(text),
             _ => None,
         })
+    }
+
+    /// The value of a key as it is stored, whatever its type; NULL if there is none.
+    ///
+    /// # Errors
+    /// Those of every read.
+    pub fn meta_value(&self, key: impl Into<Value>) -> Result<Value> {
+        let key = key.into();
+        self.read(move |transaction| messages::meta(transaction, &key))
     }
 
     /// Sets a key of the store's key-value table.

@@ -5,7 +5,7 @@
 //! commits what is queued, each write in a savepoint of its own so that one that fails fails alone.
 
 use std::collections::VecDeque;
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -28,6 +28,8 @@ pub(crate) struct Gate<E> {
 
 struct Queue<E> {
     entries: VecDeque<Entry<E>>,
+    /// How many writes were ever queued, which gives each its own number.
+    queued: u64,
     /// Set once: no more entries are taken, the thread serves what is there and leaves.
     closed: bool,
 }
@@ -40,6 +42,7 @@ enum Entry<E> {
 /// A write in the queue.
 struct Pending {
     job: Box<dyn Job>,
+    number: u64,
     since: Instant,
     deadline: Instant,
     /// Whether it has to be committed without company, after company failed with it.
@@ -85,20 +88,48 @@ fn unanswered() -> Error {
 
 impl<E: WriteEngine> Gate<E> {
     pub(crate) fn new() -> Self {
-        Self { queue: Mutex::new(Queue { entries: VecDeque::new(), closed: false }), arrived: Condvar::new() }
+        Self { queue: Mutex::new(Queue { entries: VecDeque::new(), queued: 0, closed: false }), arrived: Condvar::new() }
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue<E>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues a write and waits until it is durably stored, refused, or out of patience.
-    pub(crate) fn write<W: Write>(&self, write: W, patience: Duration) -> Result<W::Answer> {
+    /// Queues a write and waits until it is durably stored, refused, or out of patience. As long as it is queued the
+    /// caller can call it back, by answering `true` when it is asked now and then.
+    pub(crate) fn write<W: Write>(
+        &self,
+        write: W,
+        patience: Duration,
+        interrupted: Option<fn() -> bool>,
+    ) -> Result<W::Answer> {
         let (reply, answer) = sync_channel(1);
         let since = Instant::now();
         let job = Box::new(Typed { write, answer: None, reply });
-        self.push(Entry::Write(Pending { job, since, deadline: since + patience, alone: false }));
-        answer.recv().unwrap_or_else(|_| Err(unanswered()))
+        let mut queue = self.queue();
+        queue.queued += 1;
+        let number = queue.queued;
+        drop(queue);
+        self.push(Entry::Write(Pending { job, number, since, deadline: since + patience, alone: false }));
+        loop {
+            match answer.recv_timeout(SLICE) {
+                Ok(answer) => return answer,
+                Err(RecvTimeoutError::Disconnected) => return Err(unanswered()),
+                Err(RecvTimeoutError::Timeout) => {
+                    if interrupted.is_some_and(|interrupted| interrupted()) && self.withdraw(number) {
+                        return Err(Error::Interrupted);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes a write out of the queue. One that is being committed is not there any more and takes its course.
+    fn withdraw(&self, number: u64) -> bool {
+        let mut queue = self.queue();
+        let before = queue.entries.len();
+        queue.entries.retain(|entry| !matches!(entry, Entry::Write(pending) if pending.number == number));
+        queue.entries.len() < before
     }
 
     /// Runs `task` on the store's engine between writes and waits for its result.

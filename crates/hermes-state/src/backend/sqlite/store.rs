@@ -183,8 +183,13 @@ impl Store {
     }
 
     /// Commits a write; returns when it is durable.
-    pub(crate) fn write<W: Write>(&self, write: W, patience: Duration) -> Result<W::Answer> {
-        self.gate()?.write(write, patience)
+    pub(crate) fn write<W: Write>(
+        &self,
+        write: W,
+        patience: Duration,
+        interrupted: Option<fn() -> bool>,
+    ) -> Result<W::Answer> {
+        self.gate()?.write(write, patience, interrupted)
     }
 
     /// Merges the log into the main file as far as that makes nobody wait.

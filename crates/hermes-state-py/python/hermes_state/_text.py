@@ -1,0 +1,23 @@
+"""Small helpers on texts and rows that callers of the store share with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hermes_state import _native
+
+
+def _scrub_surrogates(value: Any) -> Any:
+    """Text with each lone surrogate replaced by U+FFFD; any other value as it is."""
+    return _native.scrub_surrogates(value)
+
+
+def workspace_key(row: Mapping[str, Any]) -> str | None:
+    """The repository, or else the folder, that a session's row belongs to."""
+    keys = row.keys()
+    for column in ("git_repo_root", "cwd"):
+        place = ((row[column] if column in keys else None) or "").strip()
+        if place:
+            return str(place)
+    return None

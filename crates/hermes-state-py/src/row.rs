@@ -1,0 +1,93 @@
+//! Rows of the store as dictionaries.
+
+use hermes_state::{Message, Record, Session, Value};
+use pyo3::prelude::*;
+use pyo3::types::{PyAny, PyDict, PyList, PyString};
+
+use crate::json;
+use crate::message::decoded;
+use crate::value::to_python;
+
+/// A session with every column as it is stored.
+pub(crate) fn session<'py>(py: Python<'py>, session: &Session) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    for (column, value) in session.record().iter() {
+        dict.set_item(PyString::intern(py, column), to_python(py, value)?)?;
+    }
+    Ok(dict)
+}
+
+/// Sessions, in order. Projected rows have a column more, so each brings its own names.
+pub(crate) fn sessions<'py>(py: Python<'py>, rows: &[Session]) -> PyResult<Bound<'py, PyList>> {
+    let dicts = rows.iter().map(|row| session(py, row)).collect::<PyResult<Vec<_>>>()?;
+    PyList::new(py, dicts)
+}
+
+/// Messages with every column, contents and calls decoded.
+///
+/// Most columns of most rows are empty, so each row starts as a copy of one where all are; and what a column repeats
+/// from the row before, such as the session, is made once.
+pub(crate) fn messages<'py>(py: Python<'py>, rows: &[Message]) -> PyResult<Bound<'py, PyList>> {
+    let Some(first) = rows.first() else { return Ok(PyList::empty(py)) };
+    let columns = first.record().columns();
+    let keys: Vec<Bound<'py, PyString>> = columns.iter().map(|column| PyString::intern(py, column)).collect();
+    let empty = PyDict::new(py);
+    for key in &keys {
+        empty.set_item(key, py.None())?;
+    }
+    let kinds: Vec<Kind> = columns.iter().map(|column| Kind::of(column)).collect();
+    let mut before: Option<(&Record, Vec<Bound<'py, PyAny>>)> = None;
+    let mut dicts = Vec::with_capacity(rows.len());
+    for row in rows {
+        let record = row.record();
+        let dict = empty.copy()?;
+        let mut made = Vec::with_capacity(keys.len());
+        for (index, value) in record.values().iter().enumerate() {
+            let repeated = before.as_ref().filter(|(record, _)| is_shareable(value) && record.values()[index] == *value);
+            let object = match (repeated, kinds[index], value) {
+                (Some((_, objects)), Kind::Plain, _) => objects[index].clone(),
+                (_, Kind::Content, value) => decoded(py, value)?,
+                (_, Kind::Calls, Value::Text(text)) if !text.is_empty() => calls(py, text)?,
+                (_, _, value) => to_python(py, value)?,
+            };
+            if !value.is_null() {
+                dict.set_item(&keys[index], &object)?;
+            }
+            made.push(object);
+        }
+        before = Some((record, made));
+        dicts.push(dict);
+    }
+    PyList::new(py, dicts)
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Plain,
+    Content,
+    Calls,
+}
+
+impl Kind {
+    fn of(column: &str) -> Self {
+        match column {
+            "content" => Kind::Content,
+            "tool_calls" => Kind::Calls,
+            _ => Kind::Plain,
+        }
+    }
+}
+
+/// Whether one object may stand for the equal value of the next row: short texts, and nothing that is dearer to compare
+/// than to make.
+fn is_shareable(value: &Value) -> bool {
+    matches!(value, Value::Text(text) if text.len() <= 64)
+}
+
+/// Stored calls; an empty list where they are no JSON.
+pub(crate) fn calls<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
+    match json::loads(py, text) {
+        Err(error) if error.is_instance_of::<pyo3::exceptions::PyValueError>(py) => Ok(PyList::empty(py).into_any()),
+        parsed => parsed,
+    }
+}
