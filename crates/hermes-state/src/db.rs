@@ -17,6 +17,7 @@ use crate::query::message::MessageQuery;
 use crate::query::session::SessionQuery;
 use crate::query::{message as messages, session as sessions};
 use crate::session::{NewSession, Session};
+use crate::status::Status;
 use crate::title::sanitize_title;
 use crate::value::Value;
 
@@ -385,6 +386,14 @@ impl SessionDb {
     /// Those of every write.
     pub fn set_meta(&self, key: impl Into<Value>, value: impl Into<Value>) -> Result<()> {
         self.routine(SetMeta { key: key.into(), value: value.into() })
+    }
+
+    /// How the store stands: its files, its settings, and who has it open.
+    ///
+    /// # Errors
+    /// Those of every read.
+    pub fn status(&self) -> Result<Status> {
+        self.open_store()?.status()
     }
 
     /// Merges the store's log into its main file, as far as that makes nobody wait. Writes do it by themselves from

@@ -13,4 +13,5 @@ mod readers;
 pub(crate) mod schema;
 pub(crate) mod siblings;
 pub(crate) mod store;
+mod status;
 mod transaction;

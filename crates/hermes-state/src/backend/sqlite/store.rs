@@ -16,10 +16,12 @@ use super::journal;
 use super::lock;
 use super::readers::{Readers, no_thread, on_crew};
 use super::schema::{self, Context, Features, Inspection, Note};
+use super::status;
 use crate::backend::WriteEngine;
 use crate::error::{Error, Result};
 use crate::gate::Gate;
 use crate::op::Write;
+use crate::status::Status;
 use crate::transaction::Transaction;
 
 /// The stores this process has open, so that a second handle on a file joins the first.
@@ -190,6 +192,29 @@ impl Store {
     /// Merges the log into the main file as far as that makes nobody wait.
     pub(crate) fn checkpoint(&self) -> Result<()> {
         self.gate()?.with_engine(SqliteEngine::checkpoint)
+    }
+
+    /// How the store stands.
+    pub(crate) fn status(&self) -> Result<Status> {
+        let path = self.path().to_owned();
+        let _permit = self.readers.permit();
+        let readers = self.readers.clone();
+        let reading = on_crew(move || {
+            readers.read_directly(|connection, path| status::read(connection).map_err(|error| classify(path, &error)))
+        })?;
+        Ok(Status {
+            read_only: self.gate().is_err(),
+            main_bytes: status::bytes(&path),
+            wal_bytes: status::bytes(&sidecar(&path, "-wal")),
+            shm_bytes: status::bytes(&sidecar(&path, "-shm")),
+            journal_mode: reading.journal_mode,
+            lock_kind: lock::in_force(),
+            schema_version: reading.schema_version,
+            sessions: reading.sessions,
+            messages: reading.messages,
+            open_by: status::users(&path),
+            path,
+        })
     }
 
     fn gate(&self) -> Result<&Gate<SqliteEngine>> {

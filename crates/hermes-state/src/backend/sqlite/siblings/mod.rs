@@ -18,3 +18,13 @@ impl Queue {
         None
     }
 }
+pub(crate) struct Sibling {
+    pub pid: i32,
+    pub program: Option<String>,
+    pub operation: Option<&'static str>,
+    pub waiting_for: Option<std::time::Duration>,
+    pub holding_for: Option<std::time::Duration>,
+}
+pub(crate) fn list(_: &Path) -> Vec<Sibling> {
+    vec![]
+}
