@@ -1,2 +1,3 @@
 pub(crate) mod lock;
+pub(crate) mod siblings;
 pub(crate) mod store;

@@ -71,7 +71,7 @@ fn forget_the_parent() {
 }
 
 /// Runs `create` while no fork can happen; forks elsewhere wait for it.
-pub(super) fn while_not_forking<T>(create: impl FnOnce() -> T) -> T {
+pub(crate) fn while_not_forking<T>(create: impl FnOnce() -> T) -> T {
     while CREATING_THREAD.swap(true, Ordering::Acquire) {
         std::thread::yield_now();
     }
