@@ -14,7 +14,7 @@ use crate::backend::sqlite::lock::holder;
 /// A claimed slot.
 pub(super) struct Seat {
     pub(super) number: usize,
-    mapping: Mapping,
+    pub(super) mapping: Mapping,
     lock: ByteLock,
 }
 
