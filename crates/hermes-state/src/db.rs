@@ -52,6 +52,7 @@ pub struct OpenOptions {
     patience: Patience,
     sessions_json: Option<String>,
     cjk: bool,
+    rollback_journal: bool,
 }
 
 impl OpenOptions {
@@ -91,6 +92,14 @@ impl OpenOptions {
         self
     }
 
+    /// Do not ask for a write-ahead log, for file systems that do not share memory between processes reliably. A file
+    /// that has one keeps it. Readers then wait while a writer writes its pages.
+    #[must_use]
+    pub fn rollback_journal(mut self, rollback: bool) -> Self {
+        self.rollback_journal = rollback;
+        self
+    }
+
     /// Opens the store at `path`; `:memory:` is a private one that ends with its handle.
     ///
     /// # Errors
@@ -99,6 +108,7 @@ impl OpenOptions {
         let opening = Opening {
             read_only: self.read_only,
             patience: self.patience.routine,
+            rollback_journal: self.rollback_journal,
             context: Context { sessions_json: self.sessions_json.clone(), cjk: self.cjk },
         };
         let (store, notes) = Store::open(path.as_ref(), &opening)?;

@@ -12,6 +12,6 @@ pub(crate) mod lock;
 mod readers;
 pub(crate) mod schema;
 pub(crate) mod siblings;
-pub(crate) mod store;
 mod status;
+pub(crate) mod store;
 mod transaction;

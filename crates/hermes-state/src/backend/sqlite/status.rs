@@ -49,8 +49,8 @@ pub(super) fn users(path: &Path) -> Vec<User> {
     let mut users: Vec<User> = siblings::list(path)
         .into_iter()
         .map(|sibling| User {
-            pid: sibling.pid,
-            program: sibling.program,
+            pid: i32::try_from(sibling.pid).unwrap_or_default(),
+            program: Some(sibling.program),
             takes_turns: true,
             operation: sibling.operation.map(str::to_owned),
             waiting: sibling.waiting_for,

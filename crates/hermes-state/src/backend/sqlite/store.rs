@@ -17,7 +17,7 @@ use super::lock;
 use super::readers::{Readers, no_thread, on_crew};
 use super::schema::{self, Context, Features, Inspection, Note};
 use super::status;
-use crate::backend::WriteEngine;
+use crate::backend::{Operation, WriteEngine};
 use crate::error::{Error, Result};
 use crate::gate::Gate;
 use crate::op::Write;
@@ -36,6 +36,7 @@ type Slot = Arc<Mutex<Weak<Store>>>;
 pub(crate) struct Opening {
     pub(crate) read_only: bool,
     pub(crate) patience: Duration,
+    pub(crate) rollback_journal: bool,
     pub(crate) context: Context,
 }
 
@@ -269,7 +270,9 @@ fn open_to_write(location: &Location, opening: &Opening) -> Result<Opened> {
         return Err(Error::ReadOnly { path: location.path().to_owned() });
     }
     patient_step(location, opening, deadline, || {
-        journal::use_wal(&connection)?;
+        if !opening.rollback_journal {
+            journal::use_wal(&connection)?;
+        }
         // Reading once makes the sidecars, which from then on must stay the same.
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))
     })?;
@@ -308,7 +311,7 @@ fn bring_up_to_date(engine: &mut SqliteEngine, context: &Context, deadline: Inst
         }
         Some(Inspection::NeedsWork) | None => {}
     }
-    let done = if engine.begin("open", deadline)? {
+    let done = if engine.begin(Operation::Open, deadline)? {
         let adopted = schema::adopt(engine.connection(), context).map_err(failed);
         match adopted {
             Ok(found) => engine.commit(deadline).map(|committed| committed.then_some(found)),
