@@ -17,6 +17,7 @@ use crate::query::message::MessageQuery;
 use crate::query::session::SessionQuery;
 use crate::query::{message as messages, session as sessions};
 use crate::session::{NewSession, Session};
+use crate::status::Status;
 use crate::title::sanitize_title;
 use crate::value::Value;
 
@@ -63,6 +64,7 @@ pub struct OpenOptions {
     sessions_json: Option<String>,
     cjk: bool,
     interrupted: Option<fn() -> bool>,
+    rollback_journal: bool,
 }
 
 impl OpenOptions {
@@ -110,6 +112,14 @@ impl OpenOptions {
         self
     }
 
+    /// Do not ask for a write-ahead log, for file systems that do not share memory between processes reliably. A file
+    /// that has one keeps it. Readers then wait while a writer writes its pages.
+    #[must_use]
+    pub fn rollback_journal(mut self, rollback: bool) -> Self {
+        self.rollback_journal = rollback;
+        self
+    }
+
     /// Opens the store at `path`; `:memory:` is a private one that ends with its handle.
     ///
     /// # Errors
@@ -118,6 +128,7 @@ impl OpenOptions {
         let opening = Opening {
             read_only: self.read_only,
             patience: self.patience.routine,
+            rollback_journal: self.rollback_journal,
             context: Context { sessions_json: self.sessions_json.clone(), cjk: self.cjk },
         };
         let (store, notes) = Store::open(path.as_ref(), &opening)?;
@@ -424,6 +435,14 @@ impl SessionDb {
     /// Those of every write.
     pub fn set_meta(&self, key: impl Into<Value>, value: impl Into<Value>) -> Result<()> {
         self.routine(SetMeta { key: key.into(), value: value.into() })
+    }
+
+    /// How the store stands: its files, its settings, and who has it open.
+    ///
+    /// # Errors
+    /// Those of every read.
+    pub fn status(&self) -> Result<Status> {
+        self.open_store()?.status()
     }
 
     /// Merges the store's log into its main file, as far as that makes nobody wait. Writes do it by themselves from

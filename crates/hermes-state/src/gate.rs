@@ -9,7 +9,7 @@ use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::backend::WriteEngine;
+use crate::backend::{Operation, WriteEngine};
 use crate::error::{Error, Result};
 use crate::op::Write;
 use crate::transaction::Transaction;
@@ -51,7 +51,7 @@ struct Pending {
 
 /// A write with its answer, whatever their types.
 trait Job: Send {
-    fn operation(&self) -> &'static str;
+    fn operation(&self) -> Operation;
     fn apply(&mut self, transaction: &mut dyn Transaction) -> Result<()>;
     fn conclude(self: Box<Self>, outcome: Result<()>);
 }
@@ -63,8 +63,8 @@ struct Typed<W: Write> {
 }
 
 impl<W: Write> Job for Typed<W> {
-    fn operation(&self) -> &'static str {
-        W::NAME
+    fn operation(&self) -> Operation {
+        W::OPERATION
     }
 
     fn apply(&mut self, transaction: &mut dyn Transaction) -> Result<()> {
@@ -186,7 +186,7 @@ impl<E: WriteEngine> Gate<E> {
     }
 
     /// Waits for the write lock, then commits a group of the writes at the head of the queue.
-    fn commit_some(&self, engine: &mut E, operation: &'static str) {
+    fn commit_some(&self, engine: &mut E, operation: Operation) {
         loop {
             match engine.begin(operation, self.look_again_at()) {
                 Ok(true) => break,
@@ -336,7 +336,7 @@ impl<E: WriteEngine> Gate<E> {
 }
 
 enum Next<E> {
-    Write(&'static str),
+    Write(Operation),
     Task(Box<dyn FnOnce(&mut E) + Send>),
 }
 

@@ -20,7 +20,6 @@ const BACKFILLED: &str = "model = COALESCE(model, ?2), model_config = COALESCE(m
 
 impl Write for CreateSession {
     type Answer = ();
-    const NAME: &'static str = "create_session";
 
     fn apply(&self, transaction: &mut dyn Transaction) -> Result<()> {
         let session = &self.0;
@@ -125,7 +124,6 @@ pub(crate) struct EndSession {
 
 impl Write for EndSession {
     type Answer = ();
-    const NAME: &'static str = "end_session";
 
     fn apply(&self, transaction: &mut dyn Transaction) -> Result<()> {
         transaction.execute(
@@ -143,7 +141,6 @@ pub(crate) struct ReopenSession {
 
 impl Write for ReopenSession {
     type Answer = ();
-    const NAME: &'static str = "reopen_session";
 
     fn apply(&self, transaction: &mut dyn Transaction) -> Result<()> {
         transaction
@@ -160,7 +157,6 @@ pub(crate) struct SetTitle {
 
 impl Write for SetTitle {
     type Answer = bool;
-    const NAME: &'static str = "set_session_title";
 
     fn apply(&self, transaction: &mut dyn Transaction) -> Result<bool> {
         if let Some(wanted) = &self.title {

@@ -16,10 +16,12 @@ use super::journal;
 use super::lock;
 use super::readers::{Readers, no_thread, on_crew};
 use super::schema::{self, Context, Features, Inspection, Note};
-use crate::backend::WriteEngine;
+use super::status;
+use crate::backend::{Operation, WriteEngine};
 use crate::error::{Error, Result};
 use crate::gate::Gate;
 use crate::op::Write;
+use crate::status::Status;
 use crate::transaction::Transaction;
 
 /// The stores this process has open, so that a second handle on a file joins the first.
@@ -34,6 +36,7 @@ type Slot = Arc<Mutex<Weak<Store>>>;
 pub(crate) struct Opening {
     pub(crate) read_only: bool,
     pub(crate) patience: Duration,
+    pub(crate) rollback_journal: bool,
     pub(crate) context: Context,
 }
 
@@ -197,6 +200,29 @@ impl Store {
         self.gate()?.with_engine(SqliteEngine::checkpoint)
     }
 
+    /// How the store stands.
+    pub(crate) fn status(&self) -> Result<Status> {
+        let path = self.path().to_owned();
+        let _permit = self.readers.permit();
+        let readers = self.readers.clone();
+        let reading = on_crew(move || {
+            readers.read_directly(|connection, path| status::read(connection).map_err(|error| classify(path, &error)))
+        })?;
+        Ok(Status {
+            read_only: self.gate().is_err(),
+            main_bytes: status::bytes(&path),
+            wal_bytes: status::bytes(&sidecar(&path, "-wal")),
+            shm_bytes: status::bytes(&sidecar(&path, "-shm")),
+            journal_mode: reading.journal_mode,
+            lock_kind: lock::in_force(),
+            schema_version: reading.schema_version,
+            sessions: reading.sessions,
+            messages: reading.messages,
+            open_by: status::users(&path),
+            path,
+        })
+    }
+
     fn gate(&self) -> Result<&Gate<SqliteEngine>> {
         match &self.access {
             Access::Write { gate, .. } => Ok(gate),
@@ -249,7 +275,9 @@ fn open_to_write(location: &Location, opening: &Opening) -> Result<Opened> {
         return Err(Error::ReadOnly { path: location.path().to_owned() });
     }
     patient_step(location, opening, deadline, || {
-        journal::use_wal(&connection)?;
+        if !opening.rollback_journal {
+            journal::use_wal(&connection)?;
+        }
         // Reading once makes the sidecars, which from then on must stay the same.
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))
     })?;
@@ -288,7 +316,7 @@ fn bring_up_to_date(engine: &mut SqliteEngine, context: &Context, deadline: Inst
         }
         Some(Inspection::NeedsWork) | None => {}
     }
-    let done = if engine.begin("open", deadline)? {
+    let done = if engine.begin(Operation::Open, deadline)? {
         let adopted = schema::adopt(engine.connection(), context).map_err(failed);
         match adopted {
             Ok(found) => engine.commit(deadline).map(|committed| committed.then_some(found)),

@@ -76,7 +76,7 @@ fn forget_the_parent() {
 }
 
 /// Runs `create` while no fork can happen; forks elsewhere wait for it.
-pub(super) fn while_not_forking<T>(create: impl FnOnce() -> T) -> T {
+pub(crate) fn while_not_forking<T>(create: impl FnOnce() -> T) -> T {
     while CREATING_THREAD.swap(true, Ordering::Acquire) {
         std::thread::yield_now();
     }
@@ -197,6 +197,7 @@ mod handlers {
     }
 
     unsafe extern "C" fn child() {
+        crate::backend::sqlite::siblings::close_in_child();
         PROCESS.store(std::ptr::null_mut(), Ordering::Release);
         release();
         forget_the_parent();
