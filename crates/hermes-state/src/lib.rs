@@ -2,3 +2,4 @@
 #![allow(dead_code, unused_imports)]
 mod backend; mod error; mod transaction; mod value;
 pub use error::{Error, Holder, Result}; pub use value::{Columns, Record, Value}; pub use transaction::Transaction; pub use backend::sqlite::lock::{LockKind, require_lock_kind};
+pub use backend::sqlite::schema::{FTS_STORAGE_VERSION, SCHEMA_SQL, SCHEMA_VERSION, SchemaColumns, parse_schema_columns};

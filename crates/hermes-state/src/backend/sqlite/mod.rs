@@ -1,2 +1,3 @@
 pub(crate) mod lock;
+pub(crate) mod schema;
 pub(crate) mod store;
