@@ -3,7 +3,7 @@
 //! A process without the tokenizer cannot write a message to a file with these triggers. So they are made only where
 //! the tokenizer is installed for everyone, and an open elsewhere drops them, after marking that the index has gaps.
 
-use rusqlite::{Connection, ErrorCode};
+use rusqlite::{Connection, ffi};
 
 use super::catalog::{self, Catalog};
 use super::fts::{CJK, Layout};
@@ -50,7 +50,7 @@ pub(super) fn ensure(
     conn.execute_batch("SAVEPOINT cjk")?;
     match attach(conn, catalog) {
         Ok(()) => conn.execute_batch("RELEASE cjk"),
-        Err(error) if error.sqlite_error_code() == Some(ErrorCode::Unknown) => {
+        Err(error) if catalog::extended_code(&error) & 0xff == ffi::SQLITE_ERROR => {
             conn.execute_batch("ROLLBACK TO cjk; RELEASE cjk")?;
             notes.push(Note::CjkUnavailable(error.to_string()));
             Ok(())

@@ -61,10 +61,8 @@ pub fn parse_schema_columns(sql: &str) -> crate::Result<SchemaColumns> {
         scratch.execute_batch(sql)?;
         tables(&scratch)
     };
-    let tables = parse().map_err(|error| Error::Engine {
-        code: error.sqlite_error().map_or(0, |error| error.extended_code),
-        message: error.to_string(),
-    })?;
+    let tables =
+        parse().map_err(|error| Error::Engine { code: catalog::extended_code(&error), message: error.to_string() })?;
     let pairs = |table: Table| table.columns.into_iter().map(|column| (column.name, column.declaration)).collect();
     Ok(tables.into_iter().map(|table| (table.name.clone(), pairs(table))).collect())
 }

@@ -89,11 +89,16 @@ impl Surface {
         catalog.has_table(self.table) && (layout.is_legacy() || self.view.is_none_or(|view| catalog.has_view(view)))
     }
 
-    fn script(&self, layout: Layout) -> String {
-        match layout {
+    /// The layout of this index in a file of that layout: in the oldest files a trigram index came later.
+    fn layout(&self, file: Layout) -> Layout {
+        if file == Layout::External && self.view.is_some() { Layout::Inline } else { file }
+    }
+
+    fn script(&self, file: Layout) -> String {
+        match self.layout(file) {
             Layout::Current => self.current_table() + &self.current_triggers(),
-            Layout::External if self.view.is_none() => self.external_script(),
-            Layout::Inline | Layout::External => self.inline_script(),
+            Layout::Inline => self.inline_script(),
+            Layout::External => self.external_script(),
         }
     }
 
@@ -186,20 +191,18 @@ impl Surface {
     }
 
     /// Fills the index from the messages, whatever it held.
-    fn rebuild(&self, conn: &Connection, layout: Layout) -> rusqlite::Result<()> {
+    fn rebuild(&self, conn: &Connection, file: Layout) -> rusqlite::Result<()> {
         let Self { table, .. } = self;
-        match layout {
-            Layout::Inline | Layout::External if layout == Layout::Inline || self.view.is_some() => {
-                conn.execute_batch(&format!(
-                    "DELETE FROM {table};
-                     INSERT INTO {table}(rowid, content) SELECT id, {} FROM messages;",
-                    joined("")
-                ))
-            }
+        conn.execute_batch(&match self.layout(file) {
+            Layout::Inline => format!(
+                "DELETE FROM {table};
+                 INSERT INTO {table}(rowid, content) SELECT id, {} FROM messages;",
+                joined("")
+            ),
             // An index that reads its text from elsewhere must hold exactly that text: its triggers remove what they
             // read there, and a rest that they do not know of would stay for ever.
-            _ => conn.execute_batch(&format!("INSERT INTO {table}({table}) VALUES ('rebuild')")),
-        }
+            Layout::Current | Layout::External => format!("INSERT INTO {table}({table}) VALUES ('rebuild');"),
+        })
     }
 }
 
