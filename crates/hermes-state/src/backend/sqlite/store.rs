@@ -15,7 +15,7 @@ use super::identity::{FileIdentity, sidecar};
 use super::journal;
 use super::lock;
 use super::readers::{Readers, no_thread, on_crew};
-use super::schema::{self, Context, Features, Inspection, Note};
+use super::schema::{self, Adoption, Context, Features, Inspection, Note};
 use super::status;
 use crate::backend::{Operation, WriteEngine};
 use crate::error::{Error, Result};
@@ -314,7 +314,7 @@ fn bring_up_to_date(engine: &mut SqliteEngine, context: &Context, deadline: Inst
         Some(Inspection::TooNew { found }) => {
             return Err(Error::TooNew { path: path.clone(), found, supported: schema::SCHEMA_VERSION });
         }
-        Some(Inspection::NeedsWork) | None => {}
+        Some(Inspection::NeedsWork { .. }) | None => {}
     }
     let done = if engine.begin(Operation::Open, deadline)? {
         let adopted = schema::adopt(engine.connection(), context).map_err(failed);
@@ -327,10 +327,16 @@ fn bring_up_to_date(engine: &mut SqliteEngine, context: &Context, deadline: Inst
     };
     engine.rollback();
     engine.end();
-    done?.ok_or_else(|| {
-        let holder = engine.holder();
-        engine.busy(started.elapsed(), holder)
-    })
+    match done? {
+        Some(Adoption::Done { features, notes }) => Ok((features, notes)),
+        Some(Adoption::TooNew { found }) => {
+            Err(Error::TooNew { path, found, supported: schema::SCHEMA_VERSION })
+        }
+        None => {
+            let holder = engine.holder();
+            Err(engine.busy(started.elapsed(), holder))
+        }
+    }
 }
 
 fn absolute(path: &Path) -> Result<PathBuf> {
