@@ -10,7 +10,12 @@ pub trait Transaction {
     fn execute(&mut self, sql: &str, parameters: &[Value]) -> Result<usize>;
 
     /// Runs one query and hands each row's values to `row`, in order; returns the names of the columns.
-    fn query(&mut self, sql: &str, parameters: &[Value], row: &mut dyn FnMut(Vec<Value>) -> Result<()>) -> Result<Columns>;
+    fn query(
+        &mut self,
+        sql: &str,
+        parameters: &[Value],
+        row: &mut dyn FnMut(Vec<Value>) -> Result<()>,
+    ) -> Result<Columns>;
 }
 
 impl dyn Transaction + '_ {

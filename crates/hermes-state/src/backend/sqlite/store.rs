@@ -1,2 +1,3 @@
 //! stub
-#[derive(Default)] pub(crate) struct OpenStores {}
+#[derive(Default)]
+pub(crate) struct OpenStores {}

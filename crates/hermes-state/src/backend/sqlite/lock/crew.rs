@@ -49,7 +49,13 @@ impl Crew {
     }
 
     fn new(enter: fn() -> io::Result<()>) -> Self {
-        Self { enter, state: Mutex::default(), work: Condvar::new(), recruits: Condvar::new(), founded: Mutex::new(false) }
+        Self {
+            enter,
+            state: Mutex::default(),
+            work: Condvar::new(),
+            recruits: Condvar::new(),
+            founded: Mutex::new(false),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

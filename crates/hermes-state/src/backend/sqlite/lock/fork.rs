@@ -46,7 +46,12 @@ pub(crate) fn process() -> &'static Process {
     {
         return process;
     }
-    let fresh = Box::into_raw(Box::new(Process { pid, crew: Crew::owner(), bystander: Crew::bystander(), stores: OpenStores::default() }));
+    let fresh = Box::into_raw(Box::new(Process {
+        pid,
+        crew: Crew::owner(),
+        bystander: Crew::bystander(),
+        stores: OpenStores::default(),
+    }));
     match PROCESS.compare_exchange(seen, fresh, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => {
             if !seen.is_null() {
