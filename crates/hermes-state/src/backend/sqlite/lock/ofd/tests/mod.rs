@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "the tests play the careless neighbour")]
 
 mod forks;
+mod model;
 mod neighbours;
 mod parking;
 mod storm;
@@ -96,7 +97,9 @@ struct Db {
 impl Db {
     /// Made by another process, so that this one knows nothing of it yet.
     fn new(mode: Mode) -> Self {
-        let db = Self { directory: tempfile::tempdir().expect("a scratch directory"), mode };
+        // In memory where possible: nothing here depends on a disk, and much waits for it.
+        let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a scratch directory");
+        let db = Self { directory, mode };
         let mut maker = db.sibling();
         maker.ok(if mode == Mode::Wal { "PRAGMA journal_mode=WAL" } else { "PRAGMA journal_mode=DELETE" });
         maker.ok("CREATE TABLE t(who, n)");
