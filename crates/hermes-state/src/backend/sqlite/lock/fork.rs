@@ -55,6 +55,8 @@ pub(crate) fn process() -> &'static Process {
     match PROCESS.compare_exchange(seen, fresh, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => {
             if !seen.is_null() {
+                #[cfg(target_os = "linux")]
+                super::ofd::in_unannounced_child();
                 forget_the_parent();
             }
             // SAFETY: just published, never freed.

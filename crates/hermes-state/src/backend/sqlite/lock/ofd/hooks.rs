@@ -54,7 +54,7 @@ pub(super) fn install() -> bool {
     })
 }
 
-/// A name under which SQLite keeps no locks. A database that is called so is recognised at its first lock.
+/// A name under which SQLite keeps no locks.
 fn is_sidecar(path: &CStr) -> bool {
     let name = path.to_bytes();
     name.ends_with(b"-wal") || name.ends_with(b"-journal")
@@ -80,8 +80,9 @@ unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: c_int) -> Raw
     // SAFETY: SQLite passes a NUL-terminated path.
     let path = unsafe { CStr::from_ptr(path) };
     let writable = flags & libc::O_ACCMODE != libc::O_RDONLY;
-    // Files that must be new are SQLite's temporary ones, which nobody else knows.
-    let lockable = flags & libc::O_EXCL == 0 && !is_sidecar(path);
+    // SQLite follows no link to its own files, unlike to a directory; those that must be new are temporary ones, which
+    // nobody else knows. What is misjudged here is recognised at its first lock.
+    let lockable = flags & libc::O_NOFOLLOW != 0 && flags & libc::O_EXCL == 0 && !is_sidecar(path);
     if lockable {
         fill_standard_descriptors();
     }

@@ -74,10 +74,23 @@ pub(super) fn in_child() {
     mem::forget(registry);
 }
 
+/// The same for a child whose fork ran no handlers, as soon as it is noticed. Until then the child keeps the parent's
+/// locks; and if a thread was at work here when the fork happened, nothing in this process may be trusted.
+pub(super) fn in_unannounced_child() {
+    if installed()
+        && let Some(guard) = shared::try_lock()
+    {
+        mem::forget(guard);
+        in_child();
+        after_fork();
+    }
+}
+
 /// Makes sure that SQLite, which is about to see this `stat` of a path, meets no descriptor that became another file.
 pub(super) fn verify(stat: &libc::stat) {
-    if installed() {
-        lock().verify_seen(&Facts::from(stat));
+    let seen = Facts::from(stat);
+    if seen.regular && installed() {
+        lock().verify(seen.identity);
     }
 }
 

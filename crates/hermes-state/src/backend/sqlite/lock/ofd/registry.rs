@@ -10,7 +10,7 @@ use std::mem;
 use std::os::fd::RawFd;
 
 use super::ranges::Ranges;
-use super::sys::{self, Facts, Identity, WHOLE_FILE};
+use super::sys::{self, Identity, WHOLE_FILE};
 
 /// So many parked descriptors of files that nobody here uses are kept before any is given up. Giving one up takes an
 /// exclusive lock for a moment, which a neighbour without patience would notice, so it is not done at every close.
@@ -320,14 +320,5 @@ impl Registry {
             replace_pages(start, end);
         }
         mem::forget(parents);
-    }
-}
-
-impl Registry {
-    /// For a `stat` that SQLite is about to see: it may reuse a descriptor of that file without opening anything.
-    pub(super) fn verify_seen(&mut self, facts: &Facts) {
-        if facts.regular {
-            self.verify(facts.identity);
-        }
     }
 }

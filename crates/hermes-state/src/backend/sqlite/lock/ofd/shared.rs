@@ -29,6 +29,12 @@ pub(super) fn lock() -> Guard {
     Guard(())
 }
 
+/// None while another thread has it.
+pub(super) fn try_lock() -> Option<Guard> {
+    // SAFETY: as in `lock`.
+    (unsafe { libc::pthread_mutex_trylock(SHARED.mutex.get()) } == 0).then_some(Guard(()))
+}
+
 impl Guard {
     /// Takes over the lock from a guard that was forgotten.
     ///

@@ -188,6 +188,22 @@ scenarios! {
         assert!(db.wal().exists(), "the child's close was not the last");
     }
 
+    a_child_whose_fork_ran_no_handlers_excludes_its_parent, None, {
+        let db = Db::new(Mode::Rollback);
+        crate::backend::sqlite::lock::generation();
+        let ours = db.open();
+        ours.execute_batch("BEGIN IMMEDIATE; INSERT INTO t VALUES ('parent', 1)").expect("nobody else writes");
+        // SAFETY: the child opens one connection and ends without returning.
+        let child = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) };
+        if child == 0 {
+            crate::backend::sqlite::lock::generation();
+            let excluded = is_busy(db.open().execute_batch("BEGIN IMMEDIATE"));
+            // SAFETY: ends the process.
+            unsafe { libc::_exit(c_int::from(!excluded)) };
+        }
+        assert_eq!(wait(child as libc::pid_t), 0, "the parent writes");
+    }
+
     a_child_leaves_descriptors_alone_that_are_no_longer_ours, None, {
         let db = Db::new(Mode::Rollback);
         let log = tempfile::NamedTempFile::new().expect("another file");

@@ -251,10 +251,14 @@ impl PosixLock {
     }
 }
 
+type Open = unsafe extern "C" fn(*const c_char, *mut *mut c_void) -> c_int;
+type Exec = unsafe extern "C" fn(*mut c_void, *const c_char, *mut c_void, *mut c_void, *mut c_void) -> c_int;
+type Close = unsafe extern "C" fn(*mut c_void) -> c_int;
+
 /// The system's own SQLite library, loaded into this process beside ours.
 struct Neighbour {
-    exec: unsafe extern "C" fn(*mut c_void, *const c_char, *mut c_void, *mut c_void, *mut c_void) -> c_int,
-    close: unsafe extern "C" fn(*mut c_void) -> c_int,
+    exec: Exec,
+    close: Close,
     connection: *mut c_void,
 }
 
@@ -272,10 +276,9 @@ impl Neighbour {
             if library.is_null() {
                 return None;
             }
-            type Open = unsafe extern "C" fn(*const c_char, *mut *mut c_void) -> c_int;
             let open = std::mem::transmute::<*mut c_void, Open>(libc::dlsym(library, c"sqlite3_open".as_ptr()));
-            let exec = std::mem::transmute(libc::dlsym(library, c"sqlite3_exec".as_ptr()));
-            let close = std::mem::transmute(libc::dlsym(library, c"sqlite3_close".as_ptr()));
+            let exec = std::mem::transmute::<*mut c_void, Exec>(libc::dlsym(library, c"sqlite3_exec".as_ptr()));
+            let close = std::mem::transmute::<*mut c_void, Close>(libc::dlsym(library, c"sqlite3_close".as_ptr()));
             let mut connection = std::ptr::null_mut();
             assert_eq!(open(path.as_ptr(), &raw mut connection), 0, "the neighbour opens the file");
             Some(Self { exec, close, connection })

@@ -137,7 +137,7 @@ impl Model {
             State::Reading(rows) => {
                 did = "reads on";
                 assert_eq!(handle.run(&counts(rows)), Outcome::Done, "{number} {did}");
-                if dice / 8 % 2 == 0 {
+                if (dice / 8).is_multiple_of(2) {
                     assert_eq!(handle.run("COMMIT"), Outcome::Done);
                     state = State::Idle;
                 }

@@ -29,7 +29,12 @@ fn cycles(mode: Mode, others: &str) {
     assert!(more <= 2, "{more} descriptors more after 10,000 cycles beside {others:?} in {mode:?}");
 }
 
-fn limit(resource: libc::__rlimit_resource_t, most: u64) -> u64 {
+#[cfg(target_env = "gnu")]
+type Resource = libc::__rlimit_resource_t;
+#[cfg(not(target_env = "gnu"))]
+type Resource = c_int;
+
+fn limit(resource: Resource, most: u64) -> u64 {
     let mut limits = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: a valid structure that outlives the calls.
     unsafe {

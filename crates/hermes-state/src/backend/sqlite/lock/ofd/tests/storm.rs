@@ -126,9 +126,9 @@ fn storm(mode: Mode, test: &str) {
     assert!(acknowledged > 100, "only {acknowledged} rows in the storm");
     let check: String = ours.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("reading");
     assert_eq!(check, "ok");
-    let summary = format!("{mode:?}: {acknowledged} acknowledged, {} there, {deaths} deaths\n", rows.len());
-    // SAFETY: bytes that outlive the call.
-    unsafe { libc::write(2, summary.as_ptr().cast(), summary.len()) };
+    // A death may come between a commit and its note, once for each of the three writers of a process.
+    let unnoted = rows.len() - acknowledged;
+    assert!(unnoted <= 3 * (deaths + workers.len()), "{unnoted} rows that nobody wrote");
 }
 
 scenarios! {
