@@ -1,0 +1,230 @@
+"""Raw SQL beside the store: ``_conn``, ``_lock`` and ``_execute_write``."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import held_lock
+from hermes_state import SessionDB
+
+
+def test_the_connection_is_a_plain_one_with_named_rows(db: SessionDB, path: Path) -> None:
+    db.create_session("s", "cli")
+    connection = db._conn
+    assert type(connection) is sqlite3.Connection
+    assert connection is db._conn
+    assert connection.isolation_level is None
+    row = connection.execute("SELECT id, source FROM sessions").fetchone()
+    assert (row["id"], row[1]) == ("s", "cli")
+    thread = threading.Thread(target=connection.execute, args=("UPDATE sessions SET source = 'web'",))
+    thread.start()
+    thread.join()
+    connection.commit()
+    assert db.get_session("s")["source"] == "web"
+
+
+def test_the_connection_ends_with_the_store(db: SessionDB) -> None:
+    connection = db._conn
+    db.close()
+    assert db._conn is None
+    with pytest.raises(sqlite3.ProgrammingError):
+        connection.execute("SELECT 1")
+
+
+def test_a_read_only_store_has_a_read_only_connection(db: SessionDB, path: Path) -> None:
+    db.create_session("s", "cli")
+    with SessionDB(path, read_only=True) as reader:
+        assert reader._conn.execute("SELECT count(*) FROM sessions").fetchone()[0] == 1
+        with pytest.raises(sqlite3.OperationalError, match="attempt to write a readonly database"):
+            reader._execute_write(lambda conn: conn.execute("DELETE FROM sessions"))
+
+
+@pytest.mark.parametrize("name", ["a b?.db", "100%41#.db", "ü.db"])
+def test_the_connection_opens_the_file_whatever_its_name(tmp_path: Path, name: str) -> None:
+    with SessionDB(tmp_path / name) as db:
+        db.create_session("s", "cli")
+        assert db._conn.execute("SELECT id FROM sessions").fetchone()["id"] == "s"
+    assert sorted(found.name for found in tmp_path.glob("*.db*")) == [name]
+
+
+def test_a_callback_is_one_transaction(db: SessionDB) -> None:
+    def write(conn: sqlite3.Connection) -> str:
+        assert conn is db._conn
+        assert conn.in_transaction
+        conn.execute("INSERT INTO state_meta VALUES ('a', '1')")
+        return "answer"
+
+    before = db._write_count
+    assert db._execute_write(write) == "answer"
+    assert db._write_count == before + 1
+    assert not db._conn.in_transaction
+    assert db.get_meta("a") == "1"
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+def test_whatever_leaves_a_callback_undoes_it(db: SessionDB, error: type[BaseException]) -> None:
+    def write(conn: sqlite3.Connection) -> None:
+        conn.execute("INSERT INTO state_meta VALUES ('a', '1')")
+        raise error
+
+    with pytest.raises(error):
+        db._execute_write(write)
+    assert db._write_count == 0
+    assert db.get_meta("a") is None
+    db.set_meta("a", "2")
+
+
+def test_an_integrity_error_is_not_retried(db: SessionDB) -> None:
+    calls = []
+
+    def write(conn: sqlite3.Connection) -> None:
+        calls.append(1)
+        conn.execute("INSERT INTO messages (session_id, role, timestamp) VALUES ('nobody', 'user', 1)")
+
+    with pytest.raises(sqlite3.IntegrityError, match="FOREIGN KEY"):
+        db._execute_write(write)
+    assert len(calls) == 1
+
+
+def test_a_callback_that_meets_a_lock_runs_again(db: SessionDB) -> None:
+    calls = []
+
+    def write(conn: sqlite3.Connection) -> None:
+        conn.execute("INSERT INTO state_meta VALUES ('a', '1')")
+        calls.append(1)
+        if len(calls) < 3:
+            raise sqlite3.OperationalError("database is locked")
+
+    db._execute_write(write)
+    assert len(calls) == 3
+    assert db._write_count == 1
+
+
+def test_a_script_within_a_callback(db: SessionDB) -> None:
+    db._execute_write(lambda conn: conn.executescript("INSERT INTO state_meta VALUES ('a', '1');"))
+    assert db.get_meta("a") == "1"
+
+
+def test_a_callback_waits_for_the_lock(db: SessionDB, path: Path) -> None:
+    with held_lock(path, 1.2):
+        db._execute_write(lambda conn: conn.execute("INSERT INTO state_meta VALUES ('a', '1')"))
+    assert db.get_meta("a") == "1"
+
+
+@pytest.mark.parametrize("begin", ["BEGIN", "BEGIN IMMEDIATE"])
+def test_a_transaction_left_open_refuses_writes_at_once(db: SessionDB, begin: str) -> None:
+    db.create_session("s", "cli")
+    db._conn.execute(begin)
+    writes: list[Any] = [
+        lambda: db.set_meta("a", "1"),
+        lambda: db.append_message("s", "user", "x"),
+        lambda: db.append_messages("s", [{"role": "user"}]),
+        lambda: db._execute_write(lambda conn: None),
+    ]
+    for write in writes:
+        with pytest.raises(sqlite3.OperationalError, match="cannot start a transaction within a transaction"):
+            write()
+    db._conn.execute("ROLLBACK")
+    for write in writes:
+        write()
+    assert db.message_count("s") == 2
+
+
+def test_a_write_within_a_callback_says_what_is_wrong(db: SessionDB) -> None:
+    for nested in (lambda conn: db.set_meta("a", "1"), lambda conn: db._execute_write(lambda conn: None)):
+        with pytest.raises(sqlite3.OperationalError, match="use the connection it was given"):
+            db._execute_write(nested)
+    # Reading is no trouble: it sees what is committed.
+    assert db._execute_write(lambda conn: db.session_count()) == 0
+
+
+def test_a_write_waits_for_the_callback_of_another_thread(db: SessionDB) -> None:
+    inside, done = threading.Event(), threading.Event()
+
+    def write(conn: sqlite3.Connection) -> None:
+        inside.set()
+        assert not done.wait(0.5)
+
+    thread = threading.Thread(target=db._execute_write, args=(write,))
+    thread.start()
+    assert inside.wait(5)
+    db.set_meta("a", "1")
+    done.set()
+    thread.join()
+    assert db._write_count == 2
+
+
+def test_routine_writers_go_through_the_instance(db: SessionDB) -> None:
+    original, seen = db._execute_write, []
+
+    def passing(fn: Any) -> Any:
+        seen.append(fn)
+        return original(fn)
+
+    db._execute_write = passing  # type: ignore[method-assign]
+    db.create_session("s", "cli")
+    db.ensure_session("s")
+    assert db.set_session_title("s", "Harbour")
+    db.end_session("s", "done")
+    db.reopen_session("s")
+    db.set_meta("a", "1")
+    assert len(seen) == 6
+    assert repr(seen[2]) == "<write set_session_title>"
+
+    def refusing(fn: Any) -> Any:
+        raise sqlite3.OperationalError("database is locked")
+
+    db._execute_write = refusing  # type: ignore[method-assign]
+    with pytest.raises(sqlite3.OperationalError):
+        db.end_session("s", "done")
+    assert db.get_session("s")["ended_at"] is None
+
+
+def test_only_successes_count(db: SessionDB) -> None:
+    with pytest.raises(sqlite3.IntegrityError):
+        db.append_message("nobody", "user")
+    assert db._write_count == 0
+    db.create_session("s", "cli")
+    db.append_message("s", "user")
+    db.append_messages("s", [{"role": "user"}, {"role": "user"}])
+    assert db._write_count == 3
+
+
+def test_every_fiftieth_write_checkpoints(db: SessionDB, caplog: pytest.LogCaptureFixture) -> None:
+    calls = []
+    db._try_wal_checkpoint = lambda: calls.append(db._write_count)  # type: ignore[method-assign]
+    for number in range(100):
+        db.set_meta("n", str(number))
+    assert calls == [50, 100]
+
+    def failing() -> None:
+        raise RuntimeError("no")
+
+    db._try_wal_checkpoint = failing  # type: ignore[method-assign]
+    db._CHECKPOINT_EVERY_N_WRITES = 1
+    with caplog.at_level(logging.WARNING, "hermes_state"):
+        db.set_meta("n", "kept")
+    assert db.get_meta("n") == "kept"
+    assert "upkeep after a write failed" in caplog.text
+
+
+def test_a_checkpoint_only_warns(db: SessionDB, caplog: pytest.LogCaptureFixture) -> None:
+    db._try_wal_checkpoint()
+    assert not caplog.records
+    db.close()
+    with caplog.at_level(logging.WARNING, "hermes_state"):
+        db._try_wal_checkpoint()
+    assert "WAL checkpoint (PASSIVE) failed" in caplog.text
+
+
+def test_a_store_in_memory_has_no_second_connection() -> None:
+    with SessionDB(":memory:") as db:
+        db.create_session("s", "cli")
+        assert db.session_count() == 1
+        with pytest.raises(sqlite3.NotSupportedError):
+            db._conn  # noqa: B018
