@@ -49,7 +49,7 @@ def test_the_connection_opens_the_file_whatever_its_name(tmp_path: Path, name: s
     with SessionDB(tmp_path / name) as db:
         db.create_session("s", "cli")
         assert db._conn.execute("SELECT id FROM sessions").fetchone()["id"] == "s"
-    assert sorted(found.name for found in tmp_path.glob("*.db*")) == [name]
+    assert {found.name for found in tmp_path.glob("*.db*")} <= {name, f"{name}-siblings"}
 
 
 def test_a_callback_is_one_transaction(db: SessionDB) -> None:

@@ -149,7 +149,7 @@ def test_the_script_builds_the_base_tables(tmp_path: Path) -> None:
     connection.close()
     columns = SessionDB._parse_schema_columns(hermes_state.SCHEMA_SQL)
     assert len(columns) == 8
-    assert list(columns["sessions"])[0] == "id"
+    assert next(iter(columns["sessions"])) == "id"
     assert columns["messages"]["active"] == "INTEGER NOT NULL DEFAULT 1"
     with pytest.raises(sqlite3.OperationalError):
         SessionDB._parse_schema_columns("CREATE TABEL x (y)")

@@ -1,4 +1,4 @@
-"""A busy sibling makes writes and openings wait, not fail; and when patience ends, the error says what was the matter."""
+"""A busy sibling makes writes and openings wait, not fail; when patience ends, the error says what was the matter."""
 
 from __future__ import annotations
 
