@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use hermes_state::{Error, MessageQuery, NewSession, OpenOptions, Patience, SessionDb, SessionQuery};
+use hermes_state::{
+    ConversationOptions, Error, MessageQuery, NewSession, OpenOptions, Patience, SearchOptions, SearchSort, SessionDb,
+    SessionQuery,
+};
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyList};
 
@@ -11,7 +14,7 @@ use crate::error::raise;
 use crate::interrupt::{is_interrupted, take};
 use crate::message::{Keywords, from_mapping};
 use crate::row;
-use crate::value::{filter_text, row_number, title_text, to_python, to_value, values};
+use crate::value::{filter_text, query_text, row_number, texts, title_text, to_python, to_value, values};
 use crate::write::{Job, Write};
 
 /// How long an opening waits before it looks whether Ctrl-C was pressed.
@@ -87,7 +90,7 @@ impl Store {
 
     /// Which search indexes serve: words, trigrams, cjk.
     fn indexes(&self, py: Python<'_>) -> PyResult<(bool, bool, bool)> {
-        let found = self.0.indexes().map_err(|error| raise(py, &error))?;
+        let found = self.0.search_indexes().map_err(|error| raise(py, &error))?;
         Ok((found.words, found.trigrams, found.cjk))
     }
 
@@ -124,7 +127,7 @@ impl Store {
         git_repo_root: &Bound<'_, PyAny>,
     ) -> PyResult<Write> {
         let model_config = model_config.map(crate::json::dumps_truthy).transpose()?.flatten();
-        Ok(Write::new(Job::CreateSession(
+        Ok(Write::new(Job::CreateSession(Box::new(
             NewSession::new(to_value(session_id)?, to_value(source)?)
                 .model(to_value(model)?)
                 .model_config(model_config)
@@ -138,7 +141,7 @@ impl Store {
                 .cwd(to_value(cwd)?)
                 .profile_name(to_value(profile_name)?)
                 .git_repo_root(to_value(git_repo_root)?),
-        )))
+        ))))
     }
 
     #[staticmethod]
@@ -153,11 +156,7 @@ impl Store {
 
     /// The title is checked here, so a bad one raises whether or not the session exists.
     #[staticmethod]
-    fn set_session_title(
-        py: Python<'_>,
-        session_id: &Bound<'_, PyAny>,
-        title: &Bound<'_, PyAny>,
-    ) -> PyResult<Write> {
+    fn set_session_title(py: Python<'_>, session_id: &Bound<'_, PyAny>, title: &Bound<'_, PyAny>) -> PyResult<Write> {
         let title = match title_text(title)? {
             Some(text) => hermes_state::sanitize_title(&text).map_err(|error| raise(py, &error))?,
             None => None,
@@ -332,5 +331,61 @@ impl Store {
     fn message_count(&self, py: Python<'_>, session_id: &Bound<'_, PyAny>) -> PyResult<i64> {
         let id = filter_text(session_id)?;
         self.wait(py, |db| db.message_count(id.as_deref()))
+    }
+
+    fn conversation<'py>(
+        &self,
+        py: Python<'py>,
+        session_id: &Bound<'py, PyAny>,
+        include_ancestors: &Bound<'py, PyAny>,
+        include_inactive: &Bound<'py, PyAny>,
+        repair_alternation: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let Some(id) = filter_text(session_id)? else { return Ok(PyList::empty(py)) };
+        let options = ConversationOptions {
+            include_ancestors: include_ancestors.is_truthy()?,
+            include_inactive: include_inactive.is_truthy()?,
+            repair_alternation: repair_alternation.is_truthy()?,
+        };
+        row::conversation(py, &self.wait(py, |db| db.conversation(id, &options))?)
+    }
+
+    /// The hits of a search, whether it had to do without an index, and whether it ended early.
+    #[expect(clippy::too_many_arguments, reason = "the keywords of search_messages")]
+    fn search<'py>(
+        &self,
+        py: Python<'py>,
+        query: &Bound<'py, PyAny>,
+        source_filter: &Bound<'py, PyAny>,
+        exclude_sources: &Bound<'py, PyAny>,
+        role_filter: &Bound<'py, PyAny>,
+        limit: &Bound<'py, PyAny>,
+        offset: &Bound<'py, PyAny>,
+        sort: &Bound<'py, PyAny>,
+        include_inactive: &Bound<'py, PyAny>,
+    ) -> PyResult<(Bound<'py, PyList>, bool, bool)> {
+        let Some(query) = query_text(query)? else { return Ok((PyList::empty(py), false, false)) };
+        let sort = sort.extract::<String>().map(|text| text.trim().to_lowercase());
+        let options = SearchOptions {
+            source_filter: if source_filter.is_none() { None } else { Some(texts(source_filter)?) },
+            exclude_sources: texts(exclude_sources)?,
+            role_filter: texts(role_filter)?,
+            limit: row_number(limit)?,
+            offset: row_number(offset)?,
+            sort: match sort.as_deref() {
+                Ok("newest") => Some(SearchSort::Newest),
+                Ok("oldest") => Some(SearchSort::Oldest),
+                _ => None,
+            },
+            include_inactive: include_inactive.is_truthy()?,
+        };
+        let found = self.wait(py, |db| db.search_messages(&query, &options))?;
+        Ok((row::hits(py, &found)?, found.degraded, found.partial))
+    }
+
+    /// Who would answer a query, for the log of slow searches.
+    fn search_path(&self, py: Python<'_>, query: &Bound<'_, PyAny>) -> PyResult<&'static str> {
+        let query = query_text(query)?.unwrap_or_default();
+        self.0.describe_search_path(&query).map_err(|error| raise(py, &error))
     }
 }

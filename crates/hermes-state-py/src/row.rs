@@ -1,8 +1,9 @@
 //! Rows of the store as dictionaries.
 
-use hermes_state::{Message, Record, Session, Value};
+use hermes_state::{ConversationMessage, ConversationValue, Message, Record, SearchHit, Session, Value};
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyAny, PyDict, PyList, PyString};
+use pyo3::types::{PyAny, PyBool, PyBytes, PyDict, PyFloat, PyList, PyString};
 
 use crate::json;
 use crate::message::decoded;
@@ -43,7 +44,8 @@ pub(crate) fn messages<'py>(py: Python<'py>, rows: &[Message]) -> PyResult<Bound
         let dict = empty.copy()?;
         let mut made = Vec::with_capacity(keys.len());
         for (index, value) in record.values().iter().enumerate() {
-            let repeated = before.as_ref().filter(|(record, _)| is_shareable(value) && record.values()[index] == *value);
+            let repeated =
+                before.as_ref().filter(|(record, _)| is_shareable(value) && record.values()[index] == *value);
             let object = match (repeated, kinds[index], value) {
                 (Some((_, objects)), Kind::Plain, _) => objects[index].clone(),
                 (_, Kind::Content, value) => decoded(py, value)?,
@@ -90,4 +92,60 @@ pub(crate) fn calls<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyA
         Err(error) if error.is_instance_of::<pyo3::exceptions::PyValueError>(py) => Ok(PyList::empty(py).into_any()),
         parsed => parsed,
     }
+}
+
+/// A conversation, each message with the names that say something.
+pub(crate) fn conversation<'py>(py: Python<'py>, messages: &[ConversationMessage]) -> PyResult<Bound<'py, PyList>> {
+    // The store names all messages' values with the same few words, so each is made once.
+    let mut names: Vec<(&'static str, Bound<'py, PyString>)> = Vec::new();
+    let mut dicts = Vec::with_capacity(messages.len());
+    for message in messages {
+        let dict = PyDict::new(py);
+        for (name, value) in message.iter() {
+            let known = names.iter().position(|(known, _)| *known == name).unwrap_or_else(|| {
+                names.push((name, PyString::intern(py, name)));
+                names.len() - 1
+            });
+            let value = match value {
+                ConversationValue::Text(text) if name == "role" => PyString::intern(py, text).into_any(),
+                ConversationValue::Text(text) => PyString::new(py, text).into_any(),
+                ConversationValue::Json(text) => json::loads(py, text)?,
+                ConversationValue::Real(double) => PyFloat::new(py, *double).into_any(),
+                ConversationValue::Integer(integer) => integer.into_pyobject(py)?.into_any(),
+                ConversationValue::Bool(flag) => PyBool::new(py, *flag).to_owned().into_any(),
+                ConversationValue::Bytes(bytes) => PyBytes::new(py, bytes).into_any(),
+                _ => py.None().into_bound(py),
+            };
+            dict.set_item(&names[known].1, value)?;
+        }
+        dicts.push(dict);
+    }
+    PyList::new(py, dicts)
+}
+
+/// What a search found.
+pub(crate) fn hits<'py>(py: Python<'py>, hits: &[SearchHit]) -> PyResult<Bound<'py, PyList>> {
+    let mut dicts = Vec::with_capacity(hits.len());
+    for hit in hits {
+        let mut context = Vec::with_capacity(hit.context.len());
+        for line in &hit.context {
+            let dict = PyDict::new(py);
+            dict.set_item(intern!(py, "role"), &line.role)?;
+            dict.set_item(intern!(py, "content"), &line.content)?;
+            context.push(dict);
+        }
+        let dict = PyDict::new(py);
+        dict.set_item(intern!(py, "id"), hit.id)?;
+        dict.set_item(intern!(py, "session_id"), &hit.session_id)?;
+        dict.set_item(intern!(py, "role"), &hit.role)?;
+        dict.set_item(intern!(py, "snippet"), hit.snippet.as_deref())?;
+        dict.set_item(intern!(py, "timestamp"), hit.timestamp)?;
+        dict.set_item(intern!(py, "tool_name"), hit.tool_name.as_deref())?;
+        dict.set_item(intern!(py, "source"), &hit.source)?;
+        dict.set_item(intern!(py, "model"), hit.model.as_deref())?;
+        dict.set_item(intern!(py, "session_started"), hit.session_started)?;
+        dict.set_item(intern!(py, "context"), PyList::new(py, context)?)?;
+        dicts.push(dict);
+    }
+    PyList::new(py, dicts)
 }

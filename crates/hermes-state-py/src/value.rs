@@ -121,6 +121,17 @@ pub(crate) fn filter_text(value: &Bound<'_, PyAny>) -> PyResult<Option<String>> 
     }
 }
 
+/// A query, whatever surrogates it holds; `None` where there is nothing to look for.
+pub(crate) fn query_text(query: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
+    match query.cast::<PyString>() {
+        Ok(text) => scrubbed(text).map(Some),
+        Err(_) if query.is_truthy()? => {
+            Err(PyTypeError::new_err(format!("a query is text, not {}", query.get_type().name()?)))
+        }
+        Err(_) => Ok(None),
+    }
+}
+
 /// A number of rows, as SQLite takes it in LIMIT and OFFSET: integers, and what is one by its value.
 pub(crate) fn row_number(value: &Bound<'_, PyAny>) -> PyResult<i64> {
     let found = match to_value(value)? {
@@ -146,4 +157,16 @@ pub(crate) fn values(value: &Bound<'_, PyAny>) -> PyResult<Vec<Value>> {
         return Ok(Vec::new());
     }
     value.try_iter()?.map(|item| to_value(&item?)).collect()
+}
+
+/// The texts of a list of filters; none for `None`.
+pub(crate) fn texts(value: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
+    Ok(values(value)?
+        .into_iter()
+        .filter_map(|value| match value {
+            Value::Text(text) => Some(text),
+            Value::Integer(integer) => Some(integer.to_string()),
+            Value::Null | Value::Real(_) | Value::Blob(_) => None,
+        })
+        .collect())
 }

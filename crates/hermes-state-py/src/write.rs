@@ -11,7 +11,7 @@ pub(crate) struct Write(Job);
 /// What to change, complete and checked.
 #[derive(Clone)]
 pub(crate) enum Job {
-    CreateSession(NewSession),
+    CreateSession(Box<NewSession>),
     EndSession { id: Value, reason: Value },
     ReopenSession { id: Value },
     SetTitle { id: Value, title: Option<String> },
@@ -58,7 +58,7 @@ impl Job {
 
     fn run(self, db: &SessionDb) -> hermes_state::Result<Answer> {
         Ok(match self {
-            Job::CreateSession(session) => db.create_session(session)?.into(),
+            Job::CreateSession(session) => db.create_session(*session)?.into(),
             Job::EndSession { id, reason } => db.end_session(id, reason)?.into(),
             Job::ReopenSession { id } => db.reopen_session(id)?.into(),
             Job::SetTitle { id, title } => db.set_session_title(id, title.as_deref())?.into(),

@@ -34,6 +34,10 @@ SIGNATURES = {
     " effect_disposition=None, timestamp=None, api_content=None)",
     "append_messages": "(self, session_id, messages)",
     "get_messages": "(self, session_id, include_inactive=False, limit=None, offset=0)",
+    "get_messages_as_conversation": "(self, session_id, include_ancestors=False, include_inactive=False,"
+    " repair_alternation=False)",
+    "search_messages": "(self, query, source_filter=None, exclude_sources=None, role_filter=None, limit=20, offset=0,"
+    " sort=None, include_inactive=False)",
     "message_count": "(self, session_id=None)",
     "get_meta": "(self, key)",
     "set_meta": "(self, key, value, *, cursor=None)",

@@ -41,7 +41,7 @@ impl Default for Patience {
 
 /// Which search indexes of a file serve, as of its opening.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Indexes {
+pub struct SearchIndexes {
     /// The index of words.
     pub words: bool,
     /// The index of trigrams, for parts of words.
@@ -287,9 +287,9 @@ impl SessionDb {
     ///
     /// # Errors
     /// [`Error::Closed`] and [`Error::Forked`].
-    pub fn indexes(&self) -> Result<Indexes> {
+    pub fn search_indexes(&self) -> Result<SearchIndexes> {
         let features = self.open_store()?.features();
-        Ok(Indexes { words: features.fts, trigrams: features.trigram, cjk: features.cjk })
+        Ok(SearchIndexes { words: features.fts, trigrams: features.trigram, cjk: features.cjk })
     }
 
     /// Creates a session. If one with this id is there, what it leaves open is filled from the new one and nothing is

@@ -88,7 +88,10 @@ fn unanswered() -> Error {
 
 impl<E: WriteEngine> Gate<E> {
     pub(crate) fn new() -> Self {
-        Self { queue: Mutex::new(Queue { entries: VecDeque::new(), queued: 0, closed: false }), arrived: Condvar::new() }
+        Self {
+            queue: Mutex::new(Queue { entries: VecDeque::new(), queued: 0, closed: false }),
+            arrived: Condvar::new(),
+        }
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue<E>> {

@@ -15,6 +15,7 @@ from hermes_state import _native
 from hermes_state._async import AsyncSessionDB
 from hermes_state._home import get_hermes_home, reset_hermes_home_override, set_hermes_home_override
 from hermes_state._journal import apply_wal_with_fallback
+from hermes_state._search import SearchResults
 from hermes_state._session_db import SessionDB
 from hermes_state._text import _scrub_surrogates as _scrub_surrogates
 from hermes_state._text import workspace_key
@@ -32,6 +33,7 @@ __all__ = [
     "SCHEMA_SQL",
     "SCHEMA_VERSION",
     "AsyncSessionDB",
+    "SearchResults",
     "SessionDB",
     "apply_wal_with_fallback",
     "format_session_db_unavailable",

@@ -5,6 +5,24 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, final
 
+__all__ = [
+    "COMPACT_EXCLUDED",
+    "CONTENT_JSON_PREFIX",
+    "FTS_STORAGE_VERSION",
+    "MAX_TITLE_LENGTH",
+    "SCHEMA_SQL",
+    "SCHEMA_VERSION",
+    "Store",
+    "Write",
+    "busy_error",
+    "decode_content",
+    "encode_content",
+    "parse_schema_columns",
+    "require_lock_kind",
+    "sanitize_title",
+    "scrub_surrogates",
+]
+
 SCHEMA_SQL: str
 SCHEMA_VERSION: int
 FTS_STORAGE_VERSION: int
@@ -112,3 +130,18 @@ class Store:
     def append_messages(self, patience: float, session_id: Any, messages: Iterable[Mapping[str, Any]]) -> list[int]: ...
     def messages(self, session_id: Any, include_inactive: Any, limit: Any, offset: Any) -> list[dict[str, Any]]: ...
     def message_count(self, session_id: Any) -> int: ...
+    def conversation(
+        self, session_id: Any, include_ancestors: Any, include_inactive: Any, repair_alternation: Any
+    ) -> list[dict[str, Any]]: ...
+    def search(
+        self,
+        query: Any,
+        source_filter: Any,
+        exclude_sources: Any,
+        role_filter: Any,
+        limit: Any,
+        offset: Any,
+        sort: Any,
+        include_inactive: Any,
+    ) -> tuple[list[dict[str, Any]], bool, bool]: ...
+    def search_path(self, query: Any) -> str: ...

@@ -6,6 +6,7 @@ import logging
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +15,7 @@ from typing import Any, Callable
 import hermes_state as module
 from hermes_state import _home, _native, _trouble
 from hermes_state._raw import RawConnection
+from hermes_state._search import SearchResults, log_if_slow
 
 _logger = logging.getLogger("hermes_state")
 
@@ -326,6 +328,39 @@ class SessionDB:
     ) -> list[dict[str, Any]]:
         """The session's messages with all their columns, in the order in which they were stored."""
         return self._native.messages(session_id, include_inactive, limit, offset)
+
+    def get_messages_as_conversation(
+        self,
+        session_id: str | None,
+        include_ancestors: bool = False,
+        include_inactive: bool = False,
+        repair_alternation: bool = False,
+    ) -> list[dict[str, Any]]:
+        """The session as it is told to a model: each message with what it has to say."""
+        return self._native.conversation(session_id, include_ancestors, include_inactive, repair_alternation)
+
+    def search_messages(
+        self,
+        query: str | None,
+        source_filter: Iterable[str] | None = None,
+        exclude_sources: Iterable[str] | None = None,
+        role_filter: Iterable[str] | None = None,
+        limit: int = 20,
+        offset: int = 0,
+        sort: str | None = None,
+        include_inactive: bool = False,
+    ) -> SearchResults:
+        """The messages that match, the best first, or by time with ``sort`` as ``newest`` or ``oldest``."""
+        started = time.monotonic()
+        rows: int | str = "err"
+        try:
+            hits, degraded, partial = self._native.search(
+                query, source_filter, exclude_sources, role_filter, limit, offset, sort, include_inactive
+            )
+            rows = len(hits)
+            return SearchResults(hits, degraded, partial)
+        finally:
+            log_if_slow(self._native, query, time.monotonic() - started, rows)
 
     def message_count(self, session_id: str | None = None) -> int:
         """How many messages are stored, in any state, for one session or for all."""

@@ -329,9 +329,7 @@ fn bring_up_to_date(engine: &mut SqliteEngine, context: &Context, deadline: Inst
     engine.end();
     match done? {
         Some(Adoption::Done { features, notes }) => Ok((features, notes)),
-        Some(Adoption::TooNew { found }) => {
-            Err(Error::TooNew { path, found, supported: schema::SCHEMA_VERSION })
-        }
+        Some(Adoption::TooNew { found }) => Err(Error::TooNew { path, found, supported: schema::SCHEMA_VERSION }),
         None => {
             let holder = engine.holder();
             Err(engine.busy(started.elapsed(), holder))

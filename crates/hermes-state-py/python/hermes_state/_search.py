@@ -1,0 +1,44 @@
+"""What a search answers, and the log of the slow ones."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from hermes_state import _native
+
+_logger = logging.getLogger("hermes_state")
+
+
+class SearchResults(list[dict[str, Any]]):
+    """A list of hits that knows how far it can be trusted to be complete."""
+
+    degraded: bool
+    """An index is missing or damaged, and rows were read instead."""
+    partial: bool
+    """The search ended before it had seen everything."""
+
+    def __init__(self, hits: Iterable[dict[str, Any]] = (), degraded: bool = False, partial: bool = False) -> None:
+        super().__init__(hits)
+        self.degraded = degraded
+        self.partial = partial
+
+
+def log_if_slow(store: _native.Store, query: Any, elapsed_s: float, rows: int | str) -> None:
+    """Says that a search took longer than HERMES_SEARCH_SLOW_MS; no trouble with that is the caller's."""
+    try:
+        limit_ms = float(os.environ.get("HERMES_SEARCH_SLOW_MS", "1000"))
+    except ValueError:
+        limit_ms = 1000.0
+    elapsed_ms = elapsed_s * 1000
+    if elapsed_ms < limit_ms:
+        return
+    try:
+        path = store.search_path(query)
+    except Exception:
+        path = "unknown"
+    _logger.info(
+        "slow session search: path=%s elapsed=%.0fms rows=%s query=%r", path, elapsed_ms, rows, str(query or "")[:200]
+    )
