@@ -10,6 +10,7 @@ use pyo3::types::{PyAny, PyDict, PyString};
 
 static ENCODE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 static DECODE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+static SCAN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 /// The JSON text of a value, in the store's form, which is the default form of Python.
 pub(crate) fn dumps(value: &Bound<'_, PyAny>) -> PyResult<String> {
@@ -18,9 +19,23 @@ pub(crate) fn dumps(value: &Bound<'_, PyAny>) -> PyResult<String> {
     encode.call1((value,))?.cast::<PyString>()?.to_cow().map(Cow::into_owned)
 }
 
-/// The value of a JSON text.
+/// The value of a stored JSON text.
+///
+/// The scanner at the heart of Python's decoder is asked first, for it costs no Python call; where it does not take the
+/// text as a whole, the decoder itself knows whether that is an error.
 pub(crate) fn loads<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
-    loads_str(&PyString::new(py, text))
+    let string = PyString::new(py, text);
+    let scan = SCAN.get_or_try_init(py, || {
+        let decoder = py.import("json")?.getattr("JSONDecoder")?.call0()?;
+        decoder.getattr("scan_once").map(Bound::unbind)
+    })?;
+    if let Ok(found) = scan.bind(py).call1((&string, 0)) {
+        let (value, end) = found.extract::<(Bound<'py, PyAny>, usize)>()?;
+        if end == string.len()? {
+            return Ok(value);
+        }
+    }
+    loads_str(&string)
 }
 
 /// The value of a JSON text; text that is no JSON raises `ValueError`, also where the text has a lone surrogate.
