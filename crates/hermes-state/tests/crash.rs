@@ -42,7 +42,8 @@ fn write(path: &Path) {
 }
 
 fn start(path: &Path, kind: LockKind, acknowledged: &Sender<String>) -> Child {
-    let mut child = play(NAME, "writer", path, kind).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("runs");
+    let mut child =
+        play(NAME, "writer", path, kind).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("runs");
     let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
     let acknowledged = acknowledged.clone();
     std::thread::spawn(move || {

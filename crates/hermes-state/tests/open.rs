@@ -66,7 +66,13 @@ fn a_file_that_exists_keeps_its_auto_vacuum_also_after_a_vacuum() {
     let path = folder.path().join("state.db");
     python_says(&path, "c = sqlite3.connect(path)\nc.execute('CREATE TABLE other (x)')\nc.commit()");
     a_store(&path);
-    assert_eq!(python_says(&path, "c = sqlite3.connect(path)\nc.execute('VACUUM')\nprint(c.execute('PRAGMA auto_vacuum').fetchone()[0])"), "0");
+    assert_eq!(
+        python_says(
+            &path,
+            "c = sqlite3.connect(path)\nc.execute('VACUUM')\nprint(c.execute('PRAGMA auto_vacuum').fetchone()[0])"
+        ),
+        "0"
+    );
 }
 
 #[test]
@@ -76,7 +82,9 @@ fn a_directory_a_text_file_and_a_truncated_store_are_refused_at_once_each_in_its
     std::fs::create_dir(&directory).expect("a folder");
     let error = at_once(|| SessionDb::open(&directory)).expect_err("is a directory");
     assert!(matches!(error, Error::CannotOpen { .. }), "{error:?}");
-    assert!(error.to_string().starts_with("unable to open database file") && error.to_string().contains("is a directory"));
+    assert!(
+        error.to_string().starts_with("unable to open database file") && error.to_string().contains("is a directory")
+    );
 
     let text = folder.path().join("text.db");
     python_says(&text, "open(path, 'w').write('just some notes, far from a database\\n' * 100)");
@@ -132,7 +140,10 @@ fn a_newer_schema_is_read_and_not_written_and_both_versions_are_named() {
     assert!(error.to_string().contains("41") && error.to_string().contains("23"));
     assert!(before > 0);
     drop(db);
-    assert_eq!(python_says(&path, "print(sqlite3.connect(path).execute('SELECT version FROM schema_version').fetchall())"), "[(41,)]");
+    assert_eq!(
+        python_says(&path, "print(sqlite3.connect(path).execute('SELECT version FROM schema_version').fetchall())"),
+        "[(41,)]"
+    );
 }
 
 const STATE: &str = "import hashlib\n\
@@ -183,7 +194,8 @@ fn a_path_with_characters_of_a_uri_is_the_path_and_nothing_else() {
     let path = folder.path().join("what?is#this%20x.db");
     a_store(&path);
     look_at(&path);
-    let names: Vec<_> = std::fs::read_dir(folder.path()).expect("a folder").map(|e| e.expect("an entry").file_name()).collect();
+    let names: Vec<_> =
+        std::fs::read_dir(folder.path()).expect("a folder").map(|e| e.expect("an entry").file_name()).collect();
     assert!(names.iter().all(|name| name.to_string_lossy().starts_with("what?is#this%20x.db")), "{names:?}");
 }
 

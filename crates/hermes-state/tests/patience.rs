@@ -109,7 +109,12 @@ fn opening_rides_out_a_hold() {
     let path = db.path().to_owned();
     db.close().expect("closes");
     // An index is missing, so that the opening has something to write and must get the lock.
-    assert!(python(&path, "sqlite3.connect(path).execute('DROP INDEX idx_sessions_handoff_state')").status().expect("runs").success());
+    assert!(
+        python(&path, "sqlite3.connect(path).execute('DROP INDEX idx_sessions_handoff_state')")
+            .status()
+            .expect("runs")
+            .success()
+    );
     let mut holder = python_started(
         &path,
         "c = sqlite3.connect(path, isolation_level=None)\nc.execute('BEGIN IMMEDIATE')\nprint('held', flush=True)\ntime.sleep(2.5)\nc.execute('COMMIT')",
@@ -127,7 +132,12 @@ fn an_opening_that_cannot_wait_any_longer_says_the_same() {
     let (_folder, db) = store();
     let path = db.path().to_owned();
     db.close().expect("closes");
-    assert!(python(&path, "sqlite3.connect(path).execute('DROP INDEX idx_sessions_handoff_state')").status().expect("runs").success());
+    assert!(
+        python(&path, "sqlite3.connect(path).execute('DROP INDEX idx_sessions_handoff_state')")
+            .status()
+            .expect("runs")
+            .success()
+    );
     let mut holder = python_started(
         &path,
         "c = sqlite3.connect(path, isolation_level=None)\nc.execute('BEGIN IMMEDIATE')\nprint('held', flush=True)\ntime.sleep(9)",
