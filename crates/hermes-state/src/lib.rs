@@ -19,6 +19,9 @@ mod transaction;
 mod value;
 
 pub use backend::sqlite::lock::{LockKind, require_lock_kind};
+pub use backend::sqlite::schema::{
+    FTS_STORAGE_VERSION, SCHEMA_SQL, SCHEMA_VERSION, SchemaColumns, parse_schema_columns,
+};
 pub use content::Content;
 pub use db::{OpenOptions, Patience, SessionDb};
 pub use error::{Error, Holder, Result};
