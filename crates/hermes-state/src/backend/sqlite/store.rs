@@ -119,7 +119,7 @@ impl Store {
             match open_to_write(&at, &how) {
                 Ok(Opened::Writable(mut engine, found)) => {
                     let _ = report.send(Ok(Ok(found)));
-                    served.serve(&mut engine);
+                    served.serve(&mut *engine);
                     engine.close();
                 }
                 Ok(Opened::TooNew(found)) => drop(report.send(Ok(Err(found)))),
@@ -187,7 +187,7 @@ impl Store {
 
     /// What the file's search indexes can serve.
     pub(crate) fn features(&self) -> Features {
-        self.features.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        *self.features.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs `read` in one read transaction on a connection of its own.
@@ -263,7 +263,7 @@ impl Drop for Store {
 type Found = (Features, Vec<Note>);
 
 enum Opened {
-    Writable(SqliteEngine, Found),
+    Writable(Box<SqliteEngine>, Found),
     TooNew(i64),
 }
 
@@ -293,7 +293,7 @@ fn open_to_write(location: &Location, opening: &Opening) -> Result<Opened> {
     })?;
     let mut engine = SqliteEngine::new((connection, log), location.clone())?;
     let found = bring_up_to_date(&mut engine, opening, deadline)?;
-    Ok(Opened::Writable(engine, found))
+    Ok(Opened::Writable(Box::new(engine), found))
 }
 
 /// Repeats a step of opening while somebody's lock is in its way, as long as the patience lasts.
