@@ -139,6 +139,20 @@ scenarios! {
         std::mem::forget(old);
     }
 
+    a3_a_number_serves_one_store_after_another, None, {
+        let (first, second) = (Db::new(Mode::Rollback), Db::new(Mode::Rollback));
+        let mut sibling = second.sibling();
+        drop(first.open());
+        let parked = (3..200).find(|number| belongs_to(&first, *number)).expect("an open descriptor");
+        // SAFETY: what a careless library does.
+        unsafe { libc::close(parked) };
+        let ours = second.open();
+        assert!(belongs_to(&second, parked), "the number is taken again");
+        first.open().execute("INSERT INTO t VALUES ('ours', 1)", []).expect("nobody else writes");
+        ours.execute_batch("BEGIN IMMEDIATE").expect("nobody else writes");
+        assert!(sibling.is_locked_out(), "we write");
+    }
+
     a3_a_daemon_amid_a_wal_write_stays_locked_out, None, {
         // The mapping of the index, which nobody closed, keeps the lock: safe, and more than ordinary locks do.
         let db = Db::new(Mode::Wal);
