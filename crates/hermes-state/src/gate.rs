@@ -20,6 +20,12 @@ const GROUP: usize = 64;
 /// How long the engine may wait before the gate looks at its queue again: bounds by how much a patience overshoots.
 const SLICE: Duration = Duration::from_millis(50);
 
+/// How often a waiting caller is asked whether it still wants its write.
+const ASK: Duration = Duration::from_millis(100);
+
+/// Asks the caller, on its own thread, whether it wants its write no longer.
+pub(crate) type Interrupt = dyn Fn() -> bool + Send + Sync;
+
 /// The queue of one store and the thread that serves it.
 pub(crate) struct Gate<E> {
     queue: Mutex<Queue<E>>,
@@ -28,8 +34,8 @@ pub(crate) struct Gate<E> {
 
 struct Queue<E> {
     entries: VecDeque<Entry<E>>,
-    /// How many writes were ever queued, which gives each its own number.
-    queued: u64,
+    /// How many writes have been queued.
+    writes: u64,
     /// Set once: no more entries are taken, the thread serves what is there and leaves.
     closed: bool,
 }
@@ -45,6 +51,8 @@ struct Pending {
     number: u64,
     since: Instant,
     deadline: Instant,
+    /// Tells it from the others in the queue.
+    number: u64,
     /// Whether it has to be committed without company, after company failed with it.
     alone: bool,
 }
@@ -89,7 +97,7 @@ fn unanswered() -> Error {
 impl<E: WriteEngine> Gate<E> {
     pub(crate) fn new() -> Self {
         Self {
-            queue: Mutex::new(Queue { entries: VecDeque::new(), queued: 0, closed: false }),
+            queue: Mutex::new(Queue { entries: VecDeque::new(), writes: 0, closed: false }),
             arrived: Condvar::new(),
         }
     }
@@ -98,36 +106,32 @@ impl<E: WriteEngine> Gate<E> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues a write and waits until it is durably stored, refused, or out of patience. As long as it is queued the
-    /// caller can call it back, by answering `true` when it is asked now and then.
+    /// Queues a write and waits until it is durably stored, refused, or out of patience. While it waits, `interrupt` is
+    /// asked from time to time whether the caller wants it no longer; a write that is being committed is past that.
     pub(crate) fn write<W: Write>(
         &self,
         write: W,
         patience: Duration,
-        interrupted: Option<fn() -> bool>,
+        interrupt: Option<&Interrupt>,
     ) -> Result<W::Answer> {
         let (reply, answer) = sync_channel(1);
         let since = Instant::now();
         let job = Box::new(Typed { write, answer: None, reply });
-        let mut queue = self.queue();
-        queue.queued += 1;
-        let number = queue.queued;
-        drop(queue);
-        self.push(Entry::Write(Pending { job, number, since, deadline: since + patience, alone: false }));
+        let number = self.push_write(|number| Pending { job, since, deadline: since + patience, number, alone: false });
+        let Some(interrupt) = interrupt else { return answer.recv().unwrap_or_else(|_| Err(unanswered())) };
         loop {
-            match answer.recv_timeout(SLICE) {
+            match answer.recv_timeout(ASK) {
                 Ok(answer) => return answer,
                 Err(RecvTimeoutError::Disconnected) => return Err(unanswered()),
-                Err(RecvTimeoutError::Timeout) => {
-                    if interrupted.is_some_and(|interrupted| interrupted()) && self.withdraw(number) {
-                        return Err(Error::Interrupted);
-                    }
+                Err(RecvTimeoutError::Timeout) if interrupt() && self.withdraw(number) => {
+                    return Err(Error::Interrupted);
                 }
+                Err(RecvTimeoutError::Timeout) => {}
             }
         }
     }
 
-    /// Takes a write out of the queue. One that is being committed is not there any more and takes its course.
+    /// Takes a write out of the queue; `false` if it is not there any more.
     fn withdraw(&self, number: u64) -> bool {
         let mut queue = self.queue();
         let before = queue.entries.len();
@@ -145,6 +149,16 @@ impl<E: WriteEngine> Gate<E> {
             let _ = reply.send(task(engine));
         })));
         answer.recv().unwrap_or_else(|_| Err(unanswered()))
+    }
+
+    fn push_write(&self, pending: impl FnOnce(u64) -> Pending) -> u64 {
+        let number = {
+            let mut queue = self.queue();
+            queue.writes += 1;
+            queue.writes
+        };
+        self.push(Entry::Write(pending(number)));
+        number
     }
 
     /// An entry that comes after the close is dropped, which its sender sees as a missing answer.
@@ -262,7 +276,7 @@ impl<E: WriteEngine> Gate<E> {
         let mut taken = Vec::new();
         while taken.len() < most {
             match queue.entries.front() {
-                Some(Entry::Write(pending)) if !(pending.alone && !taken.is_empty()) => {}
+                Some(Entry::Write(pending)) if !pending.alone || taken.is_empty() => {}
                 _ => break,
             }
             let Some(Entry::Write(pending)) = queue.entries.pop_front() else { unreachable!("seen above") };

@@ -1,5 +1,6 @@
 //! Processes killed at random: every acknowledged message is there, once, and the counters agree with the rows.
 #![cfg(target_os = "linux")]
+#![expect(clippy::print_stdout, reason = "processes report, and tests say what they saw")]
 
 mod support;
 
@@ -42,7 +43,8 @@ fn write(path: &Path) {
 }
 
 fn start(path: &Path, kind: LockKind, acknowledged: &Sender<String>) -> Child {
-    let mut child = play(NAME, "writer", path, kind).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("runs");
+    let mut child =
+        play(NAME, "writer", path, kind).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("runs");
     let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
     let acknowledged = acknowledged.clone();
     std::thread::spawn(move || {
@@ -69,7 +71,7 @@ fn a_storm_of_killed_writers_loses_no_acknowledged_message() {
     }
     drop(db);
     let (acknowledged, received) = channel();
-    let kinds = [LockKind::PrivateTable, LockKind::PrivateTable, LockKind::PrivateTable];
+    let kinds = [LockKind::PrivateTable, LockKind::PrivateTable, LockKind::OpenFileDescription];
     let mut writers: Vec<Child> =
         (0..WRITERS).map(|writer| start(&path, kinds[writer % kinds.len()], &acknowledged)).collect();
     let started = Instant::now();

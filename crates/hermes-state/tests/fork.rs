@@ -1,6 +1,7 @@
 //! Forking: a child gets a clear error on what it inherited, can open its own, keeps no lock of its parent, and no
 //! number of forks costs a row, a hang or a crash.
 #![cfg(target_os = "linux")]
+#![expect(clippy::print_stdout, reason = "processes report, and tests say what they saw")]
 #![expect(unsafe_code, reason = "fork(2)")]
 
 mod support;
@@ -58,7 +59,7 @@ fn new_store(path: &Path) {
     db.create_session(NewSession::new("s", "cli")).expect("creates");
 }
 
-const BOTH: [LockKind; 1] = [LockKind::PrivateTable];
+const BOTH: [LockKind; 2] = [LockKind::PrivateTable, LockKind::OpenFileDescription];
 
 /// Runs each kind of locks in a process of its own.
 fn for_each_kind(test: &str, journal: Option<&str>, body: fn(&Path)) {

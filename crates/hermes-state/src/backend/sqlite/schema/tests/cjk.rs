@@ -136,6 +136,18 @@ fn an_open_without_the_tokenizer_takes_the_index_out_of_service() {
 }
 
 #[test]
+fn an_index_that_another_process_marks_serves_no_more_and_gets_no_triggers() {
+    let conn = store();
+    assert!(adopt_with(&conn, &WITH).0.cjk);
+    run(&conn, "INSERT INTO state_meta VALUES ('fts_cjk_stale', '1')");
+    assert!(!adopt_with(&conn, &WITH).0.cjk);
+    run(&conn, "DROP VIEW messages_fts_cjk_src; DROP TRIGGER messages_fts_cjk_update");
+    adopt_with(&conn, &WITH);
+    assert_eq!((triggers(&conn), meta(&conn)), (2, text(&["fts_cjk_stale=1"])));
+    assert!(names(&conn, "view").contains(&"messages_fts_cjk_src".to_owned()));
+}
+
+#[test]
 fn one_live_trigger_is_enough_to_be_marked() {
     let conn = store();
     adopt_with(&conn, &WITH);

@@ -8,7 +8,8 @@ const LIFE: &str = "
     INSERT INTO messages (id, session_id, role, content, tool_name, tool_calls, timestamp) VALUES
         (1001, 'life', 'user', 'one two', NULL, NULL, 1), (1002, 'life', 'tool', 'three', 'shell', NULL, 1),
         (1003, 'life', 'assistant', NULL, NULL, '[four]', 1), (1004, 'life', 'user', '', '', '', 1),
-        (1005, 'life', 'user', 'five', NULL, NULL, 1), (1006, 'life', 'tool', 'six', NULL, NULL, 1);
+        (1005, 'life', 'user', 'five', NULL, NULL, 1), (1006, 'life', 'tool', 'six', NULL, NULL, 1),
+        (1008, 'life', 'user', 'seven', NULL, NULL, 1), (1009, 'life', 'user', NULL, NULL, NULL, 1);
     UPDATE messages SET active = 0, compacted = 1, timestamp = 2 WHERE session_id = 'life';
     UPDATE messages SET content = 'uno' WHERE id = 1001;
     UPDATE messages SET tool_name = NULL WHERE id = 1002;
@@ -18,6 +19,8 @@ const LIFE: &str = "
     UPDATE messages SET role = 'user' WHERE id = 1006;
     UPDATE messages SET role = 'system', content = 'fuenf' WHERE id = 1005;
     UPDATE messages SET id = 1007 WHERE id = 1006;
+    UPDATE messages SET content = NULL WHERE id = 1008;
+    UPDATE messages SET content = 'nine' WHERE id = 1009;
     DELETE FROM messages WHERE id IN (1001, 1002);";
 const BACKFILL: &str = "
     INSERT OR REPLACE INTO state_meta VALUES ('fts_rebuild_high_water', '60'), ('fts_rebuild_progress', '40');";

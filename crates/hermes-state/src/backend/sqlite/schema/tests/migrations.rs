@@ -325,3 +325,10 @@ fn a_broken_view_of_someone_else_stops_no_migration() {
     adopt_all(&conn);
     assert_eq!(usage(&conn).len(), 2);
 }
+
+#[test]
+fn only_a_legacy_index_is_offered_to_be_optimised() {
+    let conn = file_of(22, "");
+    adopt_all(&conn);
+    assert_eq!(rows(&conn, "SELECT key FROM state_meta"), [r#"Text("fts_storage_version")"#]);
+}

@@ -323,13 +323,13 @@ fn chmod(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("the file is ours");
 }
 
-/// Forks; the child runs `body`, ends with its answer as exit code, and is killed if it takes longer than 20 s.
+/// Forks; the child runs `body`, ends with its answer as exit code, and is killed if it takes longer than 100 s.
 fn fork(body: impl FnOnce() -> c_int) -> libc::pid_t {
     // SAFETY: the child runs what a forked child of this library may run, and ends without returning.
     unsafe {
         match libc::fork() {
             0 => {
-                libc::alarm(20);
+                libc::alarm(100);
                 libc::_exit(std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_or(101))
             }
             pid => pid,

@@ -202,14 +202,14 @@ scenarios! {
         run(Mode::Rollback, &[0, 1, 2, 3, 4, 5, 6, 7], 1500, 2);
     }
     few_handles_obey_the_model_in_wal, FailsWithout, {
-        for seed in 0..4 {
+        for seed in 0..2 {
             run(Mode::Wal, &[0, 1, 4, 6], 400, seed);
             run(Mode::Wal, &[0, 4, 6], 400, seed);
             run(Mode::Wal, &[0, 6], 200, seed);
         }
     }
     few_handles_obey_the_model_in_rollback, FailsWithout, {
-        for seed in 0..4 {
+        for seed in 0..2 {
             run(Mode::Rollback, &[0, 1, 4, 6], 400, seed);
             run(Mode::Rollback, &[0, 4, 6], 400, seed);
         }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::*;
 
 const WORK_ON: &str = "HERMES_STATE_STORM_FILE";
-const LENGTH: Duration = Duration::from_secs(8);
+const LENGTH: Duration = Duration::from_secs(5);
 const BETWEEN_DEATHS: Duration = Duration::from_millis(300);
 
 /// A worker that is another SQLite in a process of its own.
@@ -132,36 +132,6 @@ fn storm(mode: Mode, test: &str) {
 }
 
 scenarios! {
-    two_libraries_in_one_process_lose_nothing, FailsWithout, {
-        let db = Db::new(Mode::Wal);
-        let Some(neighbour) = Neighbour::open(&db.path()) else {
-            // Nothing to load here; as much as can be shown without is shown by `neighbours`.
-            assert_eq!(std::env::var(SCENARIO).as_deref(), Ok("layer"), "the control cannot fail");
-            return;
-        };
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let neighbour = neighbour;
-                for n in 0..400 {
-                    while neighbour.exec(&format!("INSERT INTO t VALUES ('neighbour', {n})")) != 0 {
-                        std::thread::yield_now();
-                    }
-                }
-            });
-            scope.spawn(|| {
-                for n in 0..400 {
-                    let ours = db.open();
-                    while is_busy(ours.execute("INSERT INTO t VALUES ('ours', ?)", [n])) {
-                        std::thread::yield_now();
-                    }
-                }
-            });
-        });
-        let mut sibling = db.sibling();
-        assert_eq!(sibling.count(), 800);
-        assert_eq!(sibling.ok("PRAGMA integrity_check"), "ok");
-    }
-
     nothing_is_lost_in_a_storm_in_wal, None, {
         storm(Mode::Wal, concat!(module_path!(), "::nothing_is_lost_in_a_storm_in_wal"));
     }
