@@ -7,8 +7,6 @@ use pyo3::exceptions::{PyKeyboardInterrupt, PyMemoryError, PyOSError, PyValueErr
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
 
-use crate::interrupt;
-
 /// The exception for an error of the store.
 pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     match error {
@@ -20,7 +18,7 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
         Error::Invalid(_) | Error::TitleInUse { .. } | Error::TitleTooLong { .. } => {
             PyValueError::new_err(error.to_string())
         }
-        Error::Interrupted => interrupt::take().unwrap_or_else(|| PyKeyboardInterrupt::new_err(())),
+        Error::Interrupted => PyKeyboardInterrupt::new_err(error.to_string()),
         Error::Closed { .. } | Error::Forked { .. } => of_sqlite3(py, "ProgrammingError", error),
         Error::TooNew { .. } | Error::Replaced { .. } => of_sqlite3(py, "OperationalError", error),
         _ => match error.sqlite_code() {

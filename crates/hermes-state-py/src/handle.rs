@@ -35,7 +35,13 @@ impl Store {
         py: Python<'_>,
         call: impl FnOnce(&SessionDb) -> hermes_state::Result<T> + Send,
     ) -> PyResult<T> {
-        py.detach(|| call(&self.0)).map_err(|error| raise(py, &error))
+        let outcome = py.detach(|| call(&self.0));
+        // What a signal handler raised during the wait is due now, as after any blocking call of Python; the write it
+        // came too late for is stored.
+        match take() {
+            Some(interruption) => Err(interruption),
+            None => outcome.map_err(|error| raise(py, &error)),
+        }
     }
 
     fn set_patience(&self, routine: f64, transcript: f64) {
@@ -69,16 +75,11 @@ impl Store {
         path: PathBuf,
         read_only: bool,
         patience: f64,
-        sessions_json: Option<String>,
+        sessions_json: Option<PathBuf>,
         cjk: bool,
     ) -> PyResult<Self> {
-        let options = OpenOptions::new()
-            .read_only(read_only)
-            .sessions_json(sessions_json)
-            .cjk(cjk)
-            .interrupted_by(is_interrupted);
-        // An exception that a signal raised during a former call, which went through all the same, is no news here.
-        drop(take());
+        let options =
+            OpenOptions::new().read_only(read_only).sessions_json(sessions_json).cjk(cjk).interrupt(is_interrupted);
         open(py, &options, &path, duration(patience)).map(Self)
     }
 

@@ -12,6 +12,7 @@ pub(crate) fn add_constants(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("SCHEMA_SQL", hermes_state::SCHEMA_SQL)?;
     module.add("SCHEMA_VERSION", hermes_state::SCHEMA_VERSION)?;
     module.add("FTS_STORAGE_VERSION", hermes_state::FTS_STORAGE_VERSION)?;
+    module.add("MAX_FTS5_QUERY_CHARS", hermes_state::MAX_FTS5_QUERY_CHARS)?;
     module.add("CONTENT_JSON_PREFIX", JSON_PREFIX)?;
     module.add("MAX_TITLE_LENGTH", MAX_TITLE_LENGTH)?;
     module.add("COMPACT_EXCLUDED", PyFrozenSet::new(module.py(), COMPACT_EXCLUDED)?)

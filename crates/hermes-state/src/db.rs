@@ -65,7 +65,6 @@ pub struct OpenOptions {
     patience: Patience,
     sessions_json: Option<PathBuf>,
     cjk: bool,
-    interrupted: Option<fn() -> bool>,
     rollback_journal: bool,
     interrupt: Option<Arc<Interrupt>>,
 }
@@ -104,14 +103,6 @@ impl OpenOptions {
     #[must_use]
     pub fn cjk(mut self, loaded: bool) -> Self {
         self.cjk = loaded;
-        self
-    }
-
-    /// Asked about twenty times a second by a thread whose write waits for its turn: `true` calls the write back, which
-    /// then fails with [`Error::Interrupted`]. A write that is already being committed takes its course.
-    #[must_use]
-    pub fn interrupted_by(mut self, interrupted: fn() -> bool) -> Self {
-        self.interrupted = Some(interrupted);
         self
     }
 

@@ -130,10 +130,6 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// The caller called the write back while it waited for its turn; nothing was stored.
-    #[error("interrupted while waiting for the write lock; nothing was written")]
-    Interrupted,
-
     /// No room on the disk of the store.
     #[error("database or disk is full: {}: free some space and try again", path.display())]
     Full {
@@ -200,7 +196,6 @@ impl Error {
         match self {
             Error::Busy { .. } => 5,
             Error::ReadOnly { .. } => 8,
-            Error::Interrupted => 9,
             Error::CannotOpen { .. } => 14,
             Error::NotADatabase { .. } => 26,
             Error::Full { .. } => 13,

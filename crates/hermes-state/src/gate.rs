@@ -48,7 +48,6 @@ enum Entry<E> {
 /// A write in the queue.
 struct Pending {
     job: Box<dyn Job>,
-    number: u64,
     since: Instant,
     deadline: Instant,
     /// Tells it from the others in the queue.

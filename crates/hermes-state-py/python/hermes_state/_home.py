@@ -55,12 +55,9 @@ def _warn_of_profile(home: Path) -> None:
         print(f"hermes: HERMES_HOME is not set: using {home} although profile '{profile}' is active", file=sys.stderr)
 
 
-def sessions_json() -> str | None:
-    """The gateway's list of sessions, from which files of old releases are completed."""
-    try:
-        return (get_hermes_home() / "sessions" / "sessions.json").read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return None
+def sessions_json() -> Path:
+    """Where the gateway lists its sessions; files of old releases are completed from it."""
+    return get_hermes_home() / "sessions" / "sessions.json"
 
 
 def has_cjk_tokenizer() -> bool:

@@ -9,6 +9,7 @@ __all__ = [
     "COMPACT_EXCLUDED",
     "CONTENT_JSON_PREFIX",
     "FTS_STORAGE_VERSION",
+    "MAX_FTS5_QUERY_CHARS",
     "MAX_TITLE_LENGTH",
     "SCHEMA_SQL",
     "SCHEMA_VERSION",
@@ -26,6 +27,7 @@ __all__ = [
 SCHEMA_SQL: str
 SCHEMA_VERSION: int
 FTS_STORAGE_VERSION: int
+MAX_FTS5_QUERY_CHARS: int
 CONTENT_JSON_PREFIX: str
 MAX_TITLE_LENGTH: int
 COMPACT_EXCLUDED: frozenset[str]
@@ -43,7 +45,7 @@ class Write: ...
 
 @final
 class Store:
-    def __new__(cls, path: Path, read_only: bool, patience: float, sessions_json: str | None, cjk: bool) -> Store: ...
+    def __new__(cls, path: Path, read_only: bool, patience: float, sessions_json: Path | None, cjk: bool) -> Store: ...
     @property
     def path(self) -> Path: ...
     def indexes(self) -> tuple[bool, bool, bool]: ...

@@ -53,7 +53,7 @@ class SessionDB:
                 self.db_path,
                 bool(read_only),
                 type(self)._WRITE_PATIENCE_S,
-                None if read_only else _home.sessions_json(),
+                _home.sessions_json(),
                 _home.has_cjk_tokenizer(),
             )
         except Exception as error:

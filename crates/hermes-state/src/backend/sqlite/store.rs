@@ -345,14 +345,10 @@ fn bring_up_to_date(engine: &mut SqliteEngine, opening: &Opening, deadline: Inst
     };
     engine.rollback();
     engine.end();
-    match done? {
-        Some(Adoption::Done { features, notes }) => Ok((features, notes)),
-        Some(Adoption::TooNew { found }) => Err(Error::TooNew { path, found, supported: schema::SCHEMA_VERSION }),
-        None => {
-            let holder = engine.holder();
-            Err(engine.busy(started.elapsed(), holder))
-        }
-    }
+    done?.ok_or_else(|| {
+        let holder = engine.holder();
+        engine.busy(started.elapsed(), holder)
+    })
 }
 
 fn absolute(path: &Path) -> Result<PathBuf> {
