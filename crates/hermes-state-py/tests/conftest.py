@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import subprocess
 import sys
@@ -56,10 +57,14 @@ def held_lock(path: Path, seconds: float) -> Iterator[None]:
         holder.join()
 
 
+def make_empty(path: Path) -> None:
+    """A file in WAL mode without a schema, whose first opening therefore needs the write lock."""
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+
+
 def run_python(code: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs a program in an interpreter of its own."""
-    import os
-
     return subprocess.run(
         [sys.executable, "-c", code, *arguments],
         env={**os.environ, **environment},

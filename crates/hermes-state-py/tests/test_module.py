@@ -97,7 +97,7 @@ def test_failures_to_open(tmp_path: Path) -> None:
             SessionDB(where)
         assert hermes_state.get_last_init_error() == f"{type(caught.value).__name__}: {caught.value}"
     assert isinstance(caught.value, sqlite3.DatabaseError)
-    assert caught.value.sqlite_errorcode == sqlite3.SQLITE_NOTADB
+    assert caught.value.sqlite_errorcode == 26
     assert type(caught.value) is sqlite3.DatabaseError
     assert "file is not a database" in str(caught.value)
     SessionDB(tmp_path / "good.db").close()

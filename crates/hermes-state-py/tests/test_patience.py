@@ -11,7 +11,7 @@ from pathlib import Path
 
 import hermes_state
 import pytest
-from conftest import held_lock
+from conftest import held_lock, make_empty
 from hermes_state import SessionDB
 
 DAMAGE = ("malformed", "corrupt", "disk", "permission", "readonly", "read-only", "unable to open", "not authorized")
@@ -28,8 +28,7 @@ def test_a_message_outlasts_a_long_hold(db: SessionDB, path: Path) -> None:
 
 
 def test_an_opening_outlasts_a_long_hold(path: Path) -> None:
-    # An empty file in WAL mode has all its schema to get, so its first opening needs the lock.
-    sqlite3.connect(path).execute("PRAGMA journal_mode=WAL").close()
+    make_empty(path)
     with held_lock(path, 2.5), SessionDB(path) as db:
         db.create_session("s", "cli")
         assert db.session_count() == 1
@@ -86,12 +85,12 @@ def test_the_end_of_patience_names_the_cause(db: SessionDB, path: Path, write: s
     assert "healthy" in text
     assert "0.3 s" in text
     assert not [word for word in DAMAGE if word in text.lower()]
-    assert caught.value.sqlite_errorcode == sqlite3.SQLITE_BUSY
+    assert caught.value.sqlite_errorcode == 5
     assert caught.value.sqlite_errorname == "SQLITE_BUSY"
 
 
 def test_an_opening_reads_the_patience_of_the_class(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sqlite3.connect(path).execute("PRAGMA journal_mode=WAL").close()
+    make_empty(path)
     monkeypatch.setattr(SessionDB, "_WRITE_PATIENCE_S", 0.7)
     with held_lock(path, 2):
         started = time.monotonic()
@@ -130,7 +129,7 @@ def test_ctrl_c_ends_the_wait_and_stores_nothing(path: Path, what: str, tmp_path
     with SessionDB(path) as db:
         db.create_session("s", "cli")
         fresh = tmp_path / "fresh.db"
-        sqlite3.connect(fresh).execute("PRAGMA journal_mode=WAL").close()
+        make_empty(fresh)
         with held_lock(path if what == "write" else fresh, 3):
             threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
             started = time.monotonic()
