@@ -13,9 +13,11 @@ use crate::message::{Message, NewMessage};
 use crate::op::message::AppendMessages;
 use crate::op::meta::SetMeta;
 use crate::op::session::{CreateSession, EndSession, ReopenSession, SetTitle};
+use crate::query::conversation::{ConversationMessage, ConversationOptions, ResumeConversations};
 use crate::query::message::MessageQuery;
+use crate::query::search::{Indexes, SearchHit, SearchOptions, SearchResults};
 use crate::query::session::SessionQuery;
-use crate::query::{message as messages, session as sessions};
+use crate::query::{conversation, message as messages, search, session as sessions};
 use crate::session::{NewSession, Session};
 use crate::status::Status;
 use crate::title::sanitize_title;
@@ -378,6 +380,79 @@ impl SessionDb {
         self.read(move |transaction| messages::count(transaction, &session_id))
     }
 
+    /// A session as a conversation for replay, in the order of insertion; empty for a session that does not exist.
+    ///
+    /// # Errors
+    /// Those of every read.
+    pub fn conversation(
+        &self,
+        session_id: impl Into<String>,
+        options: &ConversationOptions,
+    ) -> Result<Vec<ConversationMessage>> {
+        let (session_id, options) = (session_id.into(), *options);
+        self.read(move |transaction| conversation::read(transaction, &session_id, options))
+    }
+
+    /// What a resumed session tells the model and what it shows to people, from one read.
+    ///
+    /// # Errors
+    /// Those of every read.
+    pub fn resume_conversations(&self, session_id: impl Into<String>) -> Result<ResumeConversations> {
+        let session_id = session_id.into();
+        self.read(move |transaction| conversation::resume(transaction, &session_id))
+    }
+
+    /// The conversation of all sessions that this one descends from, to be shown before its own.
+    ///
+    /// # Errors
+    /// Those of every read.
+    pub fn ancestor_display_prefix(&self, session_id: impl Into<String>) -> Result<Vec<ConversationMessage>> {
+        let session_id = session_id.into();
+        self.read(move |transaction| conversation::ancestors(transaction, &session_id))
+    }
+
+    /// Searches all messages. Words are all required; `OR`, `NOT` and `AND` in upper case join them, `"…"` is a phrase
+    /// and `word*` a beginning. A query that is no such expression (a path, an address, a price) is looked for as it
+    /// stands. Chinese, Japanese and Korean text is found anywhere within a message.
+    ///
+    /// ```
+    /// use hermes_state::{NewMessage, NewSession, SessionDb};
+    /// let folder = tempfile::tempdir().unwrap();
+    /// let db = SessionDb::open(folder.path().join("state.db"))?;
+    /// db.create_session(NewSession::new("s1", "cli"))?;
+    /// db.append_message("s1", NewMessage::new("user", "Where is the harbour?"))?;
+    /// let hits = db.search_messages("harbour", &Default::default())?;
+    /// assert_eq!(hits[0].snippet.as_deref(), Some("Where is the >>>harbour<<<?"));
+    /// # Ok::<(), hermes_state::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of every read. No query is an error by itself.
+    pub fn search_messages(&self, query: &str, options: &SearchOptions) -> Result<SearchResults> {
+        let store = self.open_store()?;
+        let (indexes, query, options) = (indexes_of(&store), query.to_owned(), options.clone());
+        store.read(move |transaction| search::search(transaction, &query, &options, indexes))
+    }
+
+    /// The hits of a cleaned query among messages that a running rebuild of the search indexes has not reached yet,
+    /// newest first, without context. Every term is looked for as it stands.
+    ///
+    /// # Errors
+    /// Those of every read.
+    pub fn search_unindexed_gap(&self, cleaned: &str, options: &SearchOptions) -> Result<Vec<SearchHit>> {
+        let (cleaned, options) = (cleaned.to_owned(), options.clone());
+        self.read(move |transaction| search::search_gap(transaction, &cleaned, &options))
+    }
+
+    /// Who would answer a query, for diagnostics: `empty` (nothing is left of it but what is searched literally),
+    /// `fts5`, `fts_cjk`, `trigram` or `like_scan`. Filters are not considered.
+    ///
+    /// # Errors
+    /// Those of a handle that is closed or inherited.
+    pub fn describe_search_path(&self, query: &str) -> Result<&'static str> {
+        Ok(search::describe_path(query, indexes_of(&*self.open_store()?)))
+    }
+
     /// The value of a key of the store's key-value table.
     ///
     /// # Errors
@@ -414,6 +489,13 @@ impl SessionDb {
     pub fn checkpoint(&self) -> Result<()> {
         self.open_store()?.checkpoint()
     }
+}
+
+/// What the store's file has of the indexes. Those of older releases are searched in the same way: their one column
+/// holds the text of all three.
+fn indexes_of(store: &Store) -> Indexes {
+    let features = store.features();
+    Indexes { words: features.fts, trigrams: features.trigram, pairs: features.cjk }
 }
 
 impl Drop for SessionDb {

@@ -1,9 +1,16 @@
 //! Reads: each runs in one read transaction and never waits for a writer.
 
+mod alternation;
+pub(crate) mod cjk;
+pub(crate) mod columns;
 pub(crate) mod conversation;
+mod fts5;
 pub(crate) mod lineage;
 pub(crate) mod message;
+mod recalled_memory;
 pub(crate) mod search;
+mod search_context;
+mod search_rows;
 pub(crate) mod search_text;
 pub(crate) mod session;
 

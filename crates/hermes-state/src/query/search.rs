@@ -1,1 +1,451 @@
-//! The transcript as a conversation for replay (not yet written).
+//! Searching messages: which index or scan answers a query, and what comes after the first that found nothing.
+
+use std::ops::Deref;
+
+use super::cjk::{self, Routes};
+use super::columns::MessageColumns;
+use super::fts5::{Index, Search, all_phrases, is_damage, is_rejection, word_phrases};
+use super::search_rows::{Page, Rows, Scan, is_short};
+use super::search_text::{Condition, has_token, is_operator, literal_pieces, sanitize_fts5_query, unquoted, words};
+use super::{search_context, search_text};
+use crate::blank::trim;
+use crate::error::Result;
+use crate::transaction::Transaction;
+use crate::value::Value;
+
+/// An order of hits by the time they were said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SearchSort {
+    /// The newest first.
+    Newest,
+    /// The oldest first.
+    Oldest,
+}
+
+/// Which messages a search considers, in which order, and which part of the hits it gives.
+///
+/// ```
+/// use hermes_state::{SearchOptions, SearchSort};
+/// let options = SearchOptions { sort: Some(SearchSort::Newest), ..SearchOptions::default() };
+/// assert_eq!((options.limit, options.offset), (20, 0));
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct SearchOptions {
+    /// Only sessions from these sources; an empty list admits none.
+    pub source_filter: Option<Vec<String>>,
+    /// No sessions from these sources.
+    pub exclude_sources: Vec<String>,
+    /// Only messages of these roles; empty: of all.
+    pub role_filter: Vec<String>,
+    /// At most so many hits; negative: all.
+    pub limit: i64,
+    /// Leave out so many of the first; negative: none.
+    pub offset: i64,
+    /// The order; `None`: the best match first.
+    pub sort: Option<SearchSort>,
+    /// Also messages that were rewound, for audits.
+    pub include_inactive: bool,
+}
+
+impl Default for SearchOptions {
+    fn default() -> Self {
+        Self {
+            source_filter: None,
+            exclude_sources: Vec::new(),
+            role_filter: Vec::new(),
+            limit: 20,
+            offset: 0,
+            sort: None,
+            include_inactive: false,
+        }
+    }
+}
+
+/// A message beside a hit, or the hit itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContextLine {
+    /// Who said it.
+    pub role: String,
+    /// The first 200 characters of its text; empty if it has none.
+    pub content: String,
+}
+
+/// A message that a search found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SearchHit {
+    /// The message.
+    pub id: i64,
+    /// The session it belongs to.
+    pub session_id: String,
+    /// Who said it.
+    pub role: String,
+    /// Where it matches, `>>>` and `<<<` around each match if an index found it.
+    pub snippet: Option<String>,
+    /// When it was said, in seconds since the epoch.
+    pub timestamp: f64,
+    /// The tool that produced it.
+    pub tool_name: Option<String>,
+    /// Where its session comes from.
+    pub source: String,
+    /// The model of its session.
+    pub model: Option<String>,
+    /// When its session began, in seconds since the epoch.
+    pub session_started: f64,
+    /// The message before it in its session, itself, and the one after.
+    pub context: Vec<ContextLine>,
+}
+
+impl SearchHit {
+    /// A hit from a row of [`Rows::columns`].
+    pub(super) fn read(row: Vec<Value>, snippet: impl FnOnce(Value) -> Option<String>) -> Self {
+        let mut values = row.into_iter();
+        let mut next = || values.next().unwrap_or_default();
+        let text = |value: Value| match value {
+            Value::Text(text) => Some(text),
+            _ => None,
+        };
+        Self {
+            id: next().as_i64().unwrap_or_default(),
+            session_id: text(next()).unwrap_or_default(),
+            role: text(next()).unwrap_or_default(),
+            snippet: snippet(next()),
+            timestamp: next().as_f64().unwrap_or_default(),
+            tool_name: text(next()),
+            source: text(next()).unwrap_or_default(),
+            model: text(next()),
+            session_started: next().as_f64().unwrap_or_default(),
+            context: Vec::new(),
+        }
+    }
+}
+
+/// The hits of a search, and how far they can be trusted to be all.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct SearchResults {
+    /// The hits of the page asked for, in order.
+    pub hits: Vec<SearchHit>,
+    /// The index is missing or damaged: every row was read instead, which finds words also within longer ones.
+    pub degraded: bool,
+    /// The search was ended before it had seen every row, so that more may match.
+    pub partial: bool,
+}
+
+impl Deref for SearchResults {
+    type Target = [SearchHit];
+    fn deref(&self) -> &[SearchHit] {
+        &self.hits
+    }
+}
+
+impl IntoIterator for SearchResults {
+    type Item = SearchHit;
+    type IntoIter = std::vec::IntoIter<SearchHit>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.hits.into_iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a SearchResults {
+    type Item = &'a SearchHit;
+    type IntoIter = std::slice::Iter<'a, SearchHit>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.hits.iter()
+    }
+}
+
+/// Which indexes can be asked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Indexes {
+    pub(crate) words: bool,
+    pub(crate) trigrams: bool,
+    pub(crate) pairs: bool,
+}
+
+/// Who answers a query: the name that diagnostics give it. Filters and failures are not considered.
+pub(crate) fn describe_path(query: &str, indexes: Indexes) -> &'static str {
+    let cleaned = sanitize_fts5_query(query);
+    if cleaned.is_empty() {
+        return "empty";
+    }
+    if !cjk::contains_cjk(&cleaned) {
+        return "fts5";
+    }
+    let routes = Routes::of(unquoted(&cleaned), false);
+    match (routes.pairs && indexes.pairs, routes.trigrams && indexes.trigrams) {
+        (true, _) => "fts_cjk",
+        (_, true) => "trigram",
+        _ => "like_scan",
+    }
+}
+
+/// Searches the messages.
+pub(crate) fn search(
+    transaction: &mut dyn Transaction,
+    query: &str,
+    options: &SearchOptions,
+    indexes: Indexes,
+) -> Result<SearchResults> {
+    if trim(query).is_empty() || options.limit == 0 {
+        return Ok(SearchResults::default());
+    }
+    let rows = Rows { options, columns: MessageColumns::read(transaction)? };
+    let indexes = Indexes { pairs: indexes.pairs && pairs_are_complete(transaction)?, ..indexes };
+    let page = Page { limit: options.limit, offset: options.offset.max(0) };
+    let mut searching = Searching { transaction, rows, indexes, page, degraded: false };
+    let mut hits = searching.hits(query)?;
+    search_context::add(searching.transaction, &searching.rows, &mut hits);
+    Ok(SearchResults { hits, degraded: searching.degraded, partial: false })
+}
+
+/// The hits among rows that a running rebuild of the indexes has not reached yet.
+pub(crate) fn search_gap(
+    transaction: &mut dyn Transaction,
+    cleaned: &str,
+    options: &SearchOptions,
+) -> Result<Vec<SearchHit>> {
+    let condition = Condition::of_query(cleaned);
+    let ids = unindexed(transaction)?;
+    if ids.is_none() || options.limit <= 0 || condition.alternatives.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rows = Rows { options, columns: MessageColumns::read(transaction)? };
+    Scan { ids, ..Scan::new(condition) }.page(transaction, &rows, Page { limit: options.limit, offset: 0 })
+}
+
+/// The ids, above the first and up to the second, that a running rebuild of the indexes has not reached yet.
+fn unindexed(transaction: &mut dyn Transaction) -> Result<Option<(i64, i64)>> {
+    let sql = "SELECT CAST(value AS INTEGER) FROM state_meta WHERE key = ?1";
+    // Files of the oldest releases have no such table, and no such rebuild.
+    let Some(last) = marker(transaction.scalar(sql, &["fts_rebuild_high_water".into()]))? else { return Ok(None) };
+    let done = marker(transaction.scalar(sql, &["fts_rebuild_progress".into()]))?.unwrap_or_default();
+    Ok((last > 0 && done < last).then_some((done, last)))
+}
+
+fn marker(value: Result<Value>) -> Result<Option<i64>> {
+    match value {
+        Err(error) if is_rejection(&error) => Ok(None),
+        value => Ok(value?.as_i64()),
+    }
+}
+
+/// Other programs may stop keeping the index of pairs at any time, and say so in the file.
+fn pairs_are_complete(transaction: &mut dyn Transaction) -> Result<bool> {
+    let sql = "SELECT COUNT(*) FROM state_meta WHERE key IN ('fts_cjk_stale', 'fts_cjk_rebuild_high_water')";
+    Ok(transaction.scalar(sql, &[])?.as_i64() == Some(0))
+}
+
+/// Where hits come from.
+enum Source {
+    Index(Search),
+    Scan(Scan),
+}
+
+/// What answers a query first, and what is asked if it finds nothing at all.
+struct Answer {
+    source: Source,
+    hits: Vec<SearchHit>,
+    /// The query as a scan reads it, for rows that are not in the index yet.
+    meaning: Condition,
+    otherwise: Vec<Source>,
+}
+
+struct Searching<'a> {
+    transaction: &'a mut dyn Transaction,
+    rows: Rows<'a>,
+    indexes: Indexes,
+    page: Page,
+    degraded: bool,
+}
+
+impl Searching<'_> {
+    fn hits(&mut self, query: &str) -> Result<Vec<SearchHit>> {
+        let cleaned = sanitize_fts5_query(query);
+        let answer = if cjk::contains_cjk(&cleaned) {
+            self.cjk(&cleaned)?
+        } else if cleaned.is_empty() {
+            self.literal(query)?
+        } else {
+            self.words(query, &cleaned)?
+        };
+        let mut hits = answer.hits;
+        let seen = match (hits.is_empty(), self.page.offset) {
+            (true, 0) => 0,
+            (true, _) => self.count(&answer.source)?,
+            (false, offset) => offset.saturating_add(count_of(&hits)),
+        };
+        let mut found = seen > 0;
+        if matches!(answer.source, Source::Index(_))
+            && let Some(ids) = unindexed(self.transaction)?
+        {
+            found |= self.supplement(&mut hits, seen, Scan { ids: Some(ids), ..Scan::new(answer.meaning) })?;
+        }
+        if !found {
+            for source in answer.otherwise {
+                hits = self.ask_leniently(&source)?;
+                // A later page may be empty although there are hits.
+                if !hits.is_empty() || (self.page.offset > 0 && self.count(&source)? > 0) {
+                    break;
+                }
+            }
+        }
+        Ok(hits)
+    }
+
+    /// Fills the page with rows that the index does not have yet, which come after those it has. Returns whether there
+    /// are any.
+    fn supplement(&mut self, hits: &mut Vec<SearchHit>, seen: i64, scan: Scan) -> Result<bool> {
+        let missing = if self.page.limit < 0 { -1 } else { self.page.limit - count_of(hits) };
+        if missing == 0 || scan.condition.alternatives.is_empty() {
+            return Ok(false);
+        }
+        let page = Page { limit: missing, offset: (self.page.offset - seen).max(0) };
+        let more = scan.page(self.transaction, &self.rows, page)?;
+        let any = !more.is_empty() || (page.offset > 0 && scan.count(self.transaction, &self.rows)? > 0);
+        hits.extend(more);
+        Ok(any)
+    }
+
+    /// The main route: the index of words, by its own query language.
+    fn words(&mut self, query: &str, cleaned: &str) -> Result<Answer> {
+        let meaning = Condition::of_query(cleaned);
+        if !self.indexes.words {
+            return self.instead_of_index(meaning);
+        }
+        let search = Search { index: Index::Words, expression: cleaned.to_owned(), holding: Vec::new() };
+        match self.ask_index(&search) {
+            Ok(hits) => {
+                let otherwise = self.after_words(cleaned);
+                Ok(Answer { source: Source::Index(search), hits, meaning, otherwise })
+            }
+            // The query language cannot express it: it is looked for as it stands.
+            Err(error) if is_rejection(&error) => self.literal(query),
+            Err(error) if is_damage(&error) => self.instead_of_index(meaning),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What can find words that stand within longer ones, or within text without blanks.
+    fn after_words(&self, cleaned: &str) -> Vec<Source> {
+        let mut sources = Vec::new();
+        if self.wants_tool_rows() {
+            return sources;
+        }
+        let text = unquoted(cleaned);
+        let expression = word_phrases(text);
+        let terms: Vec<&str> = words(text).filter(|word| !is_operator(word)).collect();
+        let short = terms.iter().any(|term| is_short(term));
+        let index = |index| Source::Index(Search { index, expression: expression.clone(), holding: Vec::new() });
+        if self.indexes.pairs {
+            sources.push(index(Index::Pairs));
+        }
+        if self.indexes.trigrams && !terms.is_empty() && !short {
+            sources.push(index(Index::Trigrams));
+        }
+        if short {
+            sources.push(Source::Scan(Scan { short_words: true, ..Scan::new(Condition::of_words(text)) }));
+        }
+        sources
+    }
+
+    /// Every piece of the query as it stands.
+    fn literal(&mut self, query: &str) -> Result<Answer> {
+        let pieces = literal_pieces(query);
+        let meaning = Condition::all(pieces.clone());
+        if !pieces.iter().any(|piece| has_token(piece)) {
+            return self.scan(meaning);
+        }
+        if !self.indexes.words {
+            return self.instead_of_index(meaning);
+        }
+        let expression = all_phrases(&pieces);
+        let search = Search { index: Index::Words, expression: expression.clone(), holding: pieces.clone() };
+        let hits = match self.ask_index(&search) {
+            Ok(hits) => hits,
+            // Phrases are always well-formed, so the index itself is not there.
+            Err(error) if is_rejection(&error) || is_damage(&error) => return self.instead_of_index(meaning),
+            Err(error) => return Err(error),
+        };
+        let by_trigrams =
+            self.indexes.trigrams && !self.wants_tool_rows() && !pieces.iter().all(|piece| is_short(piece));
+        let otherwise = if by_trigrams {
+            Source::Index(Search { index: Index::Trigrams, expression, holding: pieces })
+        } else {
+            Source::Scan(Scan::new(meaning.clone()))
+        };
+        Ok(Answer { source: Source::Index(search), hits, meaning, otherwise: vec![otherwise] })
+    }
+
+    /// Text without blanks between words: pairs, then trigrams, then a scan; the first that can answers.
+    fn cjk(&mut self, cleaned: &str) -> Result<Answer> {
+        let text = unquoted(cleaned);
+        let routes = Routes::of(text, self.wants_tool_rows());
+        let candidates = [
+            (Index::Pairs, routes.pairs && self.indexes.pairs),
+            (Index::Trigrams, routes.trigrams && self.indexes.trigrams),
+        ];
+        for (index, _) in candidates.into_iter().filter(|(_, able)| *able) {
+            let search = Search { index, expression: word_phrases(text), holding: Vec::new() };
+            match self.ask_index(&search) {
+                Ok(hits) => {
+                    let meaning = Condition::of_query(cleaned);
+                    return Ok(Answer { source: Source::Index(search), hits, meaning, otherwise: Vec::new() });
+                }
+                Err(error) if is_rejection(&error) => {}
+                Err(error) if is_damage(&error) => self.degraded = true,
+                Err(error) => return Err(error),
+            }
+        }
+        self.scan(Condition::of_words(text))
+    }
+
+    fn scan(&mut self, meaning: Condition) -> Result<Answer> {
+        let scan = Scan::new(meaning.clone());
+        let hits = scan.page(self.transaction, &self.rows, self.page)?;
+        Ok(Answer { source: Source::Scan(scan), hits, meaning, otherwise: Vec::new() })
+    }
+
+    fn instead_of_index(&mut self, meaning: Condition) -> Result<Answer> {
+        self.degraded = true;
+        self.scan(meaning)
+    }
+
+    fn ask_index(&mut self, search: &Search) -> Result<Vec<SearchHit>> {
+        let snippet = |value: Value| match value {
+            Value::Blob(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+            _ => None,
+        };
+        let rows = search.page(self.transaction, &self.rows, self.page)?;
+        Ok(rows.into_iter().map(|row| SearchHit::read(row, snippet)).collect())
+    }
+
+    /// As a source that is only tried: one that cannot answer has no hits.
+    fn ask_leniently(&mut self, source: &Source) -> Result<Vec<SearchHit>> {
+        let hits = match source {
+            Source::Index(search) => self.ask_index(search),
+            Source::Scan(scan) => scan.page(self.transaction, &self.rows, self.page),
+        };
+        match hits {
+            Err(error) if is_rejection(&error) => Ok(Vec::new()),
+            Err(error) if is_damage(&error) => {
+                self.degraded = true;
+                Ok(Vec::new())
+            }
+            hits => hits,
+        }
+    }
+
+    fn count(&mut self, source: &Source) -> Result<i64> {
+        match source {
+            Source::Index(search) => search.count(self.transaction, &self.rows),
+            Source::Scan(scan) => scan.count(self.transaction, &self.rows),
+        }
+    }
+
+    fn wants_tool_rows(&self) -> bool {
+        self.rows.options.role_filter.iter().any(|role| role == "tool")
+    }
+}
+
+fn count_of(hits: &[SearchHit]) -> i64 {
+    i64::try_from(hits.len()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,130 @@
+//! The full-text indexes as SQLite's FTS5 serves them: the only place that knows MATCH, rank and snippets.
+
+use super::Statement;
+use super::search_rows::{Page, Rows};
+use super::search_text::{is_operator, words};
+use crate::error::{Error, Result};
+use crate::transaction::Transaction;
+
+/// An index over the messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Index {
+    /// Words, of all rows.
+    Words,
+    /// Three characters each, of all rows but those of tools.
+    Trigrams,
+    /// Words, and pairs of Chinese, Japanese and Korean characters, of all rows but those of tools.
+    Pairs,
+}
+
+impl Index {
+    fn table(self) -> &'static str {
+        match self {
+            Index::Words => "messages_fts",
+            Index::Trigrams => "messages_fts_trigram",
+            Index::Pairs => "messages_fts_cjk",
+        }
+    }
+}
+
+/// A search of an index.
+#[derive(Debug, Clone)]
+pub(crate) struct Search {
+    pub(crate) index: Index,
+    /// In FTS5's query language.
+    pub(crate) expression: String,
+    /// Texts that a row must also hold as they stand, case ignored for ASCII.
+    pub(crate) holding: Vec<String>,
+}
+
+impl Search {
+    /// The rows on a page of the hits, with a snippet for text.
+    pub(crate) fn page(
+        &self,
+        transaction: &mut dyn Transaction,
+        rows: &Rows<'_>,
+        page: Page,
+    ) -> Result<Vec<Vec<crate::value::Value>>> {
+        let mut statement = Statement::default();
+        let table = self.index.table();
+        // As bytes: an index that has lost track of offsets can cut a character in two.
+        let snippet = format!("CAST(snippet({table}, -1, '>>>', '<<<', '...', 40) AS BLOB)");
+        statement.push(&format!("SELECT {}", rows.columns(&snippet)));
+        self.push_hits(&mut statement, rows);
+        let by_time = rows.order_by_time().map(|order| format!("m.timestamp {order}, ")).unwrap_or_default();
+        let by_id = if by_time.is_empty() { "" } else { ", m.id" };
+        // By rank alone FTS5 sorts by itself, equal ranks by id.
+        statement.push(&format!(" ORDER BY {by_time}{table}.rank{by_id}"));
+        page.push(&mut statement);
+        let mut hits = Vec::new();
+        transaction.query(&statement.sql, &statement.parameters, &mut |values| {
+            hits.push(values);
+            Ok(())
+        })?;
+        Ok(hits)
+    }
+
+    /// How many hits there are in all.
+    pub(crate) fn count(&self, transaction: &mut dyn Transaction, rows: &Rows<'_>) -> Result<i64> {
+        let mut statement = Statement::default();
+        statement.push("SELECT COUNT(*)");
+        self.push_hits(&mut statement, rows);
+        Ok(transaction.scalar(&statement.sql, &statement.parameters)?.as_i64().unwrap_or_default())
+    }
+
+    /// The index leads and messages and sessions follow by their keys, so that hits come in the index's order.
+    fn push_hits(&self, statement: &mut Statement, rows: &Rows<'_>) {
+        let table = self.index.table();
+        let expression = statement.bind(&self.expression);
+        statement.push(&format!(
+            " FROM {table} JOIN messages m ON m.id = {table}.rowid JOIN sessions s ON s.id = m.session_id \
+             WHERE {table} MATCH {expression}"
+        ));
+        for text in &self.holding {
+            let held = rows.holds(statement, text);
+            statement.push(&format!(" AND {held}"));
+        }
+        rows.push_filters(statement);
+    }
+}
+
+/// The text as one phrase of the query language. A NUL would end the query.
+fn phrase(text: &str) -> String {
+    format!("\"{}\"", text.replace('"', "\"\"").replace('\0', " "))
+}
+
+/// Every one of the texts as a phrase.
+pub(crate) fn all_phrases(texts: &[String]) -> String {
+    texts.iter().map(|text| phrase(text)).collect::<Vec<_>>().join(" ")
+}
+
+/// The words of a text as phrases, with the operators between them as they stand.
+pub(crate) fn word_phrases(text: &str) -> String {
+    let phrase_of = |word: &str| if is_operator(word) { word.to_owned() } else { phrase(word) };
+    words(text).map(phrase_of).collect::<Vec<_>>().join(" ")
+}
+
+/// Whether a search failed because FTS5 could not make sense of the expression, or has no such index. Other errors of
+/// this kind cannot occur in the statements here.
+pub(crate) fn is_rejection(error: &Error) -> bool {
+    matches!(error, Error::Engine { .. }) && error.sqlite_code() == 1
+}
+
+/// `SQLITE_CORRUPT_VTAB`: the damage is in the index, the transcript is well.
+const DAMAGED_INDEX: i32 = 267;
+
+/// Whether a search failed because the index is damaged.
+pub(crate) fn is_damage(error: &Error) -> bool {
+    matches!(error, Error::Corrupt { code: DAMAGED_INDEX, .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_become_phrases_and_operators_stay() {
+        assert_eq!(word_phrases("缓存* or \"x OR y"), "\"缓存*\" or \"\"\"x\" OR \"y\"");
+        assert_eq!(all_phrases(&["a\"b".into(), "c\0d".into()]), "\"a\"\"b\" \"c d\"");
+    }
+}

@@ -1,0 +1,230 @@
+//! The rows that a search may show, whatever finds them: filters, order, pages, and finding by reading every row.
+
+use super::columns::MessageColumns;
+use super::search::{SearchHit, SearchOptions, SearchSort};
+use super::search_text::Condition;
+use super::{Statement, cjk};
+use crate::error::Result;
+use crate::transaction::Transaction;
+use crate::value::Value;
+
+/// A part of the hits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Page {
+    /// At most so many; negative: all.
+    pub(crate) limit: i64,
+    pub(crate) offset: i64,
+}
+
+impl Page {
+    pub(crate) fn push(self, statement: &mut Statement) {
+        let (limit, offset) = (statement.bind(self.limit), statement.bind(self.offset));
+        statement.push(&format!(" LIMIT {limit} OFFSET {offset}"));
+    }
+}
+
+/// Messages `m` of sessions `s` as a search's options admit them.
+pub(crate) struct Rows<'a> {
+    pub(crate) options: &'a SearchOptions,
+    pub(crate) columns: MessageColumns,
+}
+
+impl Rows<'_> {
+    /// What is read of a hit, with this text of it; [`SearchHit::read`] takes it in this order.
+    pub(crate) fn columns(&self, text: &str) -> String {
+        format!(
+            "m.id, m.session_id, m.role, {text}, m.timestamp, m.tool_name, s.source, s.model, s.started_at AS session_started"
+        )
+    }
+
+    /// The order asked for, if it is one by time.
+    pub(crate) fn order_by_time(&self) -> Option<&'static str> {
+        match self.options.sort? {
+            SearchSort::Newest => Some("DESC"),
+            SearchSort::Oldest => Some("ASC"),
+        }
+    }
+
+    /// The conditions of the filters, each with AND before it.
+    pub(crate) fn push_filters(&self, statement: &mut Statement) {
+        let options = self.options;
+        if !options.include_inactive {
+            statement.push(&format!(" AND {}", self.columns.is_visible()));
+        }
+        let among = |statement: &mut Statement, column: &str, operator: &str, values: &[String]| {
+            let list = statement.bind_all(values);
+            statement.push(&format!(" AND {column} {operator} ({list})"));
+        };
+        match options.source_filter.as_deref() {
+            None => {}
+            Some([]) => statement.push(" AND 1 = 0"),
+            Some(sources) => among(statement, "s.source", "IN", sources),
+        }
+        if !options.exclude_sources.is_empty() {
+            among(statement, "s.source", "NOT IN", &options.exclude_sources);
+        }
+        if !options.role_filter.is_empty() {
+            among(statement, "m.role", "IN", &options.role_filter);
+        }
+    }
+
+    /// The condition that one of the searched columns holds this text, case ignored for ASCII. Unlike LIKE this reads
+    /// on behind a NUL.
+    pub(crate) fn holds(&self, statement: &mut Statement, text: &str) -> String {
+        let needle = statement.bind(text.to_ascii_lowercase());
+        let held = |column: &str| format!("INSTR(LOWER(COALESCE(m.{column}, '')), {needle}) > 0");
+        format!("({} OR {} OR {})", held("content"), held("tool_name"), held("tool_calls"))
+    }
+}
+
+/// A search that reads every row.
+#[derive(Debug, Clone)]
+pub(crate) struct Scan {
+    pub(crate) condition: Condition,
+    /// Only rows with an id above the first and up to the second.
+    pub(crate) ids: Option<(i64, i64)>,
+    /// Whether terms of one or two characters must stand alone instead of anywhere.
+    pub(crate) short_words: bool,
+}
+
+impl Scan {
+    /// Of all rows.
+    pub(crate) fn new(condition: Condition) -> Self {
+        Self { condition, ids: None, short_words: false }
+    }
+
+    /// The hits on a page, newest first.
+    pub(crate) fn page(
+        &self,
+        transaction: &mut dyn Transaction,
+        rows: &Rows<'_>,
+        page: Page,
+    ) -> Result<Vec<SearchHit>> {
+        let mut statement = Statement::default();
+        statement.push(&format!("SELECT {}, m.tool_calls", rows.columns("m.content")));
+        self.push_hits(&mut statement, rows);
+        statement.push(" ORDER BY m.timestamp DESC, m.id DESC");
+        if !self.short_words {
+            page.push(&mut statement);
+        }
+        let mut hits = Vec::new();
+        let mut skip = if self.short_words { page.offset } else { 0 };
+        transaction.query(&statement.sql, &statement.parameters, &mut |values| {
+            if i64::try_from(hits.len()).is_ok_and(|found| found == page.limit) || !self.confirms(&values) {
+                return Ok(());
+            }
+            if skip > 0 {
+                skip -= 1;
+                return Ok(());
+            }
+            hits.push(SearchHit::read(values, |content| self.excerpt(content)));
+            Ok(())
+        })?;
+        Ok(hits)
+    }
+
+    /// How many hits there are in all.
+    pub(crate) fn count(&self, transaction: &mut dyn Transaction, rows: &Rows<'_>) -> Result<i64> {
+        if self.short_words {
+            let hits = self.page(transaction, rows, Page { limit: -1, offset: 0 })?;
+            return Ok(i64::try_from(hits.len()).unwrap_or(i64::MAX));
+        }
+        let mut statement = Statement::default();
+        statement.push("SELECT COUNT(*)");
+        self.push_hits(&mut statement, rows);
+        Ok(transaction.scalar(&statement.sql, &statement.parameters)?.as_i64().unwrap_or_default())
+    }
+
+    fn push_hits(&self, statement: &mut Statement, rows: &Rows<'_>) {
+        let condition = if self.short_words { &self.condition.without_exclusions() } else { &self.condition };
+        let condition = in_sql(condition, statement, rows);
+        statement.push(&format!(" FROM messages m JOIN sessions s ON s.id = m.session_id WHERE {condition}"));
+        if let Some((after, last)) = self.ids {
+            let (after, last) = (statement.bind(after), statement.bind(last));
+            statement.push(&format!(" AND m.id > {after} AND m.id <= {last}"));
+        }
+        rows.push_filters(statement);
+    }
+
+    /// What the statement could not decide.
+    fn confirms(&self, row: &[Value]) -> bool {
+        if !self.short_words {
+            return true;
+        }
+        let searched = [3, 5, 9].map(|column| row.get(column).and_then(Value::as_str).unwrap_or_default());
+        self.condition.holds(|term| {
+            let lowered = term.to_ascii_lowercase();
+            searched.iter().any(|text| {
+                if is_short(term) {
+                    cjk::stands_alone(text, term)
+                } else {
+                    text.to_ascii_lowercase().contains(&lowered)
+                }
+            })
+        })
+    }
+
+    /// The text around the first term.
+    fn excerpt(&self, content: Value) -> Option<String> {
+        let content = match content {
+            Value::Null => return None,
+            Value::Blob(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            other => other.as_str().unwrap_or_default().to_owned(),
+        };
+        let first = self.condition.alternatives.first().and_then(|alternative| alternative.required.first());
+        let found = first.and_then(|term| content.find(term.as_str()));
+        let before = found.map_or(0, |at| content[..at].chars().count());
+        Some(content.chars().skip(before.saturating_sub(BEFORE)).take(EXCERPT).collect())
+    }
+}
+
+/// The length of an excerpt, and how much of it stands before the first term, in characters.
+const EXCERPT: usize = 120;
+const BEFORE: usize = 40;
+
+/// Whether a word is too short for the index of three characters each.
+pub(crate) fn is_short(word: &str) -> bool {
+    word.chars().nth(2).is_none()
+}
+
+fn in_sql(condition: &Condition, statement: &mut Statement, rows: &Rows<'_>) -> String {
+    let alternatives = condition.alternatives.iter().map(|alternative| {
+        let mut parts: Vec<String> = Vec::new();
+        for term in &alternative.required {
+            parts.push(rows.holds(statement, term));
+        }
+        for group in &alternative.excluded {
+            let held = group.iter().map(|term| rows.holds(statement, term)).collect::<Vec<_>>();
+            parts.push(format!("NOT {}", joined(&held, " AND ")));
+        }
+        joined(&parts, " AND ")
+    });
+    joined(&alternatives.collect::<Vec<_>>(), " OR ")
+}
+
+/// The parts in parentheses, halved again and again: a flat chain of a thousand would be too deep for SQLite.
+fn joined(parts: &[String], operator: &str) -> String {
+    match parts {
+        [] => "(1 = 0)".to_owned(),
+        [part] => part.clone(),
+        parts => {
+            let (left, right) = parts.split_at(parts.len() / 2);
+            format!("({}{operator}{})", joined(left, operator), joined(right, operator))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_excerpt_starts_a_little_before_the_first_term() {
+        let scan = Scan::new(Condition::of_words("茶 b"));
+        let content = format!("{}茶{}", "あ".repeat(100), "い".repeat(200));
+        let excerpt = scan.excerpt(content.as_str().into()).unwrap();
+        assert_eq!(excerpt, format!("{}茶{}", "あ".repeat(40), "い".repeat(79)));
+        assert_eq!(scan.excerpt("no such".into()).unwrap(), "no such");
+        assert_eq!(scan.excerpt(Value::Null), None);
+    }
+}
