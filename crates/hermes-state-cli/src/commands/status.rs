@@ -18,7 +18,9 @@ pub(crate) fn run(global: &Global, out: &mut Output) -> Result<(), CommandError>
         looked.note_if_missing();
         return Ok(());
     };
-    let status = db.status()?;
+    let mut status = db.status()?;
+    // Whoever asks does not want to hear of the one who answers.
+    status.open_by.retain(|user| u32::try_from(user.pid) != Ok(std::process::id()));
     if out.json { out.document(&view(&status)) } else { write(out, &status) }
 }
 
