@@ -8,7 +8,7 @@ mod staff;
 mod verify;
 pub(crate) mod writer;
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use hermes_state::SessionDb;
@@ -58,7 +58,7 @@ struct Seen {
 }
 
 /// Starts the processes and follows them to their end.
-fn watch(path: &PathBuf, out: &Output) -> Result<Seen, CommandError> {
+fn watch(path: &Path, out: &Output) -> Result<Seen, CommandError> {
     let started = Instant::now();
     let mut progress = Progress::new(out.json);
     let mut staff = Staff::start(path)?;
@@ -77,12 +77,8 @@ fn watch(path: &PathBuf, out: &Output) -> Result<Seen, CommandError> {
                     seen.older.push(wrote);
                 }
             }
-            Some(Event::Ended(who)) => {
-                if who == staff::OLDER {
-                    stop_at = Some(Instant::now() + AFTERWARDS);
-                }
-            }
-            None => {}
+            Some(Event::Ended(staff::OLDER)) => stop_at = Some(Instant::now() + AFTERWARDS),
+            Some(Event::Ended(_)) | None => {}
         }
         progress.show(started.elapsed(), &seen);
         if stop_at.is_some_and(|at| Instant::now() >= at) {
