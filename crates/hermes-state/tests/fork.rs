@@ -1,6 +1,7 @@
 //! Forking: a child gets a clear error on what it inherited, can open its own, keeps no lock of its parent, and no
 //! number of forks costs a row, a hang or a crash.
 #![cfg(target_os = "linux")]
+#![expect(clippy::print_stdout, reason = "processes report, and tests say what they saw")]
 #![expect(unsafe_code, reason = "fork(2)")]
 
 mod support;

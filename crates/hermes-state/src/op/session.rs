@@ -72,8 +72,8 @@ impl Write for CreateSession {
 /// folder, so they come along only when the folder did. A continuation also takes over the conversation's routing; no
 /// other child may, or messages from people would be routed into a sub-agent.
 fn inherit(transaction: &mut dyn Transaction, session: &NewSession) -> Result<()> {
-    let Some(child) =
-        transaction.first("SELECT parent_session_id, cwd FROM sessions WHERE id = ?1", &[session.id.clone()])?
+    let Some(child) = transaction
+        .first("SELECT parent_session_id, cwd FROM sessions WHERE id = ?1", std::slice::from_ref(&session.id))?
     else {
         return Ok(());
     };
@@ -143,8 +143,10 @@ impl Write for ReopenSession {
     type Answer = ();
 
     fn apply(&self, transaction: &mut dyn Transaction) -> Result<()> {
-        transaction
-            .execute("UPDATE sessions SET ended_at = NULL, end_reason = NULL WHERE id = ?1", &[self.id.clone()])?;
+        transaction.execute(
+            "UPDATE sessions SET ended_at = NULL, end_reason = NULL WHERE id = ?1",
+            std::slice::from_ref(&self.id),
+        )?;
         Ok(())
     }
 }

@@ -5,6 +5,7 @@ use super::search_rows::{Page, Rows};
 use super::search_text::{is_operator, words};
 use crate::error::{Error, Result};
 use crate::transaction::Transaction;
+use crate::value::Value;
 
 /// An index over the messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +45,7 @@ impl Search {
         transaction: &mut dyn Transaction,
         rows: &Rows<'_>,
         page: Page,
-    ) -> Result<Vec<Vec<crate::value::Value>>> {
+    ) -> Result<Vec<Vec<Value>>> {
         let mut statement = Statement::default();
         let table = self.index.table();
         // As bytes: an index that has lost track of offsets can cut a character in two.
@@ -118,9 +119,42 @@ pub(crate) fn is_damage(error: &Error) -> bool {
     matches!(error, Error::Corrupt { code: DAMAGED_INDEX, .. })
 }
 
+/// Whether the index has fewer rows than it keeps the sizes of. An index whose blocks were overwritten with zeros does
+/// not fail: to FTS5 it is empty, and fills up again with what is written from then on.
+pub(crate) fn has_lost_rows(transaction: &mut dyn Transaction, index: Index) -> Result<bool> {
+    let table = index.table();
+    // The first record holds, before the totals of its columns, the number of rows.
+    let totals = transaction.scalar(&format!("SELECT block FROM {table}_data WHERE id = 1"), &[])?;
+    let kept = transaction.scalar(&format!("SELECT COUNT(*) FROM {table}_docsize"), &[])?;
+    let rows = match &totals {
+        Value::Blob(record) => varint(record),
+        _ => 0,
+    };
+    Ok(kept.as_i64().is_some_and(|kept| rows < kept))
+}
+
+/// The integer that a record begins with: seven bits a byte, the highest bit set on all but the last.
+fn varint(record: &[u8]) -> i64 {
+    let mut number = 0;
+    for byte in record.iter().take(8) {
+        number = number << 7 | i64::from(byte & 0x7f);
+        if byte & 0x80 == 0 {
+            break;
+        }
+    }
+    number
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_of_records_are_read() {
+        for (record, number) in [(&[][..], 0), (&[5, 9], 5), (&[0x82, 0x2c, 1], 300)] {
+            assert_eq!(varint(record), number);
+        }
+    }
 
     #[test]
     fn words_become_phrases_and_operators_stay() {

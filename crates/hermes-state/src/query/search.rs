@@ -4,10 +4,10 @@ use std::ops::Deref;
 
 use super::cjk::{self, Routes};
 use super::columns::MessageColumns;
-use super::fts5::{Index, Search, all_phrases, is_damage, is_rejection, word_phrases};
+use super::fts5::{Index, Search, all_phrases, has_lost_rows, is_damage, is_rejection, word_phrases};
+use super::search_context;
 use super::search_rows::{Page, Rows, Scan, is_short};
 use super::search_text::{Condition, has_token, is_operator, literal_pieces, sanitize_fts5_query, unquoted, words};
-use super::{search_context, search_text};
 use crate::blank::trim;
 use crate::error::Result;
 use crate::transaction::Transaction;
@@ -263,7 +263,7 @@ impl Searching<'_> {
         let answer = if cjk::contains_cjk(&cleaned) {
             self.cjk(&cleaned)?
         } else if cleaned.is_empty() {
-            self.literal(query)?
+            self.literal(query, None)?
         } else {
             self.words(query, &cleaned)?
         };
@@ -313,12 +313,15 @@ impl Searching<'_> {
         }
         let search = Search { index: Index::Words, expression: cleaned.to_owned(), holding: Vec::new() };
         match self.ask_index(&search) {
+            Ok(hits) if hits.is_empty() && has_lost_rows(self.transaction, Index::Words)? => {
+                self.instead_of_index(meaning)
+            }
             Ok(hits) => {
                 let otherwise = self.after_words(cleaned);
                 Ok(Answer { source: Source::Index(search), hits, meaning, otherwise })
             }
             // The query language cannot express it: it is looked for as it stands.
-            Err(error) if is_rejection(&error) => self.literal(query),
+            Err(error) if is_rejection(&error) => self.literal(query, Some(meaning)),
             Err(error) if is_damage(&error) => self.instead_of_index(meaning),
             Err(error) => Err(error),
         }
@@ -347,22 +350,28 @@ impl Searching<'_> {
         sources
     }
 
-    /// Every piece of the query as it stands.
-    fn literal(&mut self, query: &str) -> Result<Answer> {
+    /// Every piece of the query as it stands. If the index turns out not to be there, nobody knows that the query was
+    /// no expression, and it is scanned for by its meaning as one, if it has any.
+    fn literal(&mut self, query: &str, as_expression: Option<Condition>) -> Result<Answer> {
         let pieces = literal_pieces(query);
         let meaning = Condition::all(pieces.clone());
+        let as_expression = as_expression.filter(|condition| !condition.alternatives.is_empty());
         if !pieces.iter().any(|piece| has_token(piece)) {
             return self.scan(meaning);
         }
         if !self.indexes.words {
-            return self.instead_of_index(meaning);
+            return self.instead_of_index(as_expression.unwrap_or(meaning));
         }
         let expression = all_phrases(&pieces);
         let search = Search { index: Index::Words, expression: expression.clone(), holding: pieces.clone() };
         let hits = match self.ask_index(&search) {
+            Ok(hits) if hits.is_empty() && has_lost_rows(self.transaction, Index::Words)? => {
+                return self.instead_of_index(meaning);
+            }
             Ok(hits) => hits,
             // Phrases are always well-formed, so the index itself is not there.
-            Err(error) if is_rejection(&error) || is_damage(&error) => return self.instead_of_index(meaning),
+            Err(error) if is_rejection(&error) => return self.instead_of_index(as_expression.unwrap_or(meaning)),
+            Err(error) if is_damage(&error) => return self.instead_of_index(meaning),
             Err(error) => return Err(error),
         };
         let by_trigrams =
@@ -386,6 +395,7 @@ impl Searching<'_> {
         for (index, _) in candidates.into_iter().filter(|(_, able)| *able) {
             let search = Search { index, expression: word_phrases(text), holding: Vec::new() };
             match self.ask_index(&search) {
+                Ok(hits) if hits.is_empty() && has_lost_rows(self.transaction, index)? => self.degraded = true,
                 Ok(hits) => {
                     let meaning = Condition::of_query(cleaned);
                     return Ok(Answer { source: Source::Index(search), hits, meaning, otherwise: Vec::new() });

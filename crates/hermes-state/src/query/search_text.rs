@@ -243,7 +243,8 @@ impl Condition {
                 continue;
             }
             // A quotation mark begins a stretch also in the middle of a word.
-            let end = rest[1..].find(|c| is_blank(c) || c == '"').map_or(rest.len(), |end| end + 1);
+            let ends = |(_, character): &(usize, char)| is_blank(*character) || *character == '"';
+            let end = rest.char_indices().skip(1).find(ends).map_or(rest.len(), |(end, _)| end);
             let word = &rest[..end];
             items.push(match word {
                 "AND" | "OR" | "NOT" => Item::Operator(word),
@@ -390,6 +391,7 @@ mod tests {
             // A quoted operator is skipped like a bare one.
             vec![alternative(&["left right", "la"], &[]), alternative(&["x-ray"], &[])]
         );
+        assert_eq!(Condition::of_query("西é\"湖 b\"").alternatives, vec![alternative(&["西é", "湖 b"], &[])]);
     }
 
     #[test]

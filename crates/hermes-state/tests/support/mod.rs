@@ -1,5 +1,5 @@
 //! What the process tests share: the test binary run again in a role of its own, and a Python with its own SQLite.
-#![allow(dead_code, reason = "each test file uses its part of this")]
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its part of this")]
 
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};

@@ -15,7 +15,7 @@ use super::identity::{FileIdentity, sidecar};
 use super::journal;
 use super::lock;
 use super::readers::{Readers, no_thread, on_crew};
-use super::schema::{self, Context, Features, Inspection, Note};
+use super::schema::{self, Adoption, Context, Features, Inspection, Note};
 use super::status;
 use crate::backend::{Operation, WriteEngine};
 use crate::error::{Error, Result};
@@ -37,7 +37,22 @@ pub(crate) struct Opening {
     pub(crate) read_only: bool,
     pub(crate) patience: Duration,
     pub(crate) rollback_journal: bool,
-    pub(crate) context: Context,
+    /// The gateway's `sessions.json`, read only when the file is old enough to be completed from it.
+    pub(crate) sessions_json: Option<PathBuf>,
+    pub(crate) cjk: bool,
+}
+
+impl Opening {
+    fn context(&self) -> Context {
+        Context { sessions_json: None, cjk: self.cjk }
+    }
+
+    /// With what an old file is completed from; a gateway's file that cannot be read has nothing to tell.
+    #[expect(clippy::disallowed_methods, reason = "a file of the gateway, never a store")]
+    fn context_with_sessions(&self) -> Context {
+        let sessions_json = self.sessions_json.as_ref().and_then(|path| std::fs::read_to_string(path).ok());
+        Context { sessions_json, ..self.context() }
+    }
 }
 
 /// An open store.
@@ -104,7 +119,7 @@ impl Store {
             match open_to_write(&at, &how) {
                 Ok(Opened::Writable(mut engine, found)) => {
                     let _ = report.send(Ok(Ok(found)));
-                    served.serve(&mut engine);
+                    served.serve(&mut *engine);
                     engine.close();
                 }
                 Ok(Opened::TooNew(found)) => drop(report.send(Ok(Err(found)))),
@@ -133,7 +148,7 @@ impl Store {
 
     fn open_to_look(location: Location, opening: &Opening, too_new: Option<i64>) -> Result<(Arc<Self>, Vec<Note>)> {
         let readers = Arc::new(Readers::new(location.clone(), true));
-        let (path, context) = (location.path().to_owned(), opening.context.clone());
+        let (path, context) = (location.path().to_owned(), opening.context());
         let (job_readers, job_location) = (readers.clone(), location.clone());
         let features = on_crew(move || {
             let connection = open_onlooker(&job_location).map_err(|error| classify(&path, &error))?;
@@ -159,7 +174,7 @@ impl Store {
         let opening = opening.clone();
         let (features, notes) = gate.with_engine(move |engine| {
             let deadline = Instant::now() + opening.patience;
-            bring_up_to_date(engine, &opening.context, deadline)
+            bring_up_to_date(engine, &opening, deadline)
         })?;
         *self.features.lock().unwrap_or_else(PoisonError::into_inner) = features;
         Ok(notes)
@@ -172,7 +187,7 @@ impl Store {
 
     /// What the file's search indexes can serve.
     pub(crate) fn features(&self) -> Features {
-        self.features.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        *self.features.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs `read` in one read transaction on a connection of its own.
@@ -248,7 +263,7 @@ impl Drop for Store {
 type Found = (Features, Vec<Note>);
 
 enum Opened {
-    Writable(SqliteEngine, Found),
+    Writable(Box<SqliteEngine>, Found),
     TooNew(i64),
 }
 
@@ -260,7 +275,7 @@ fn open_to_write(location: &Location, opening: &Opening) -> Result<Opened> {
     }
     let connection = patient_step(location, opening, deadline, || {
         let connection = open_writer(location)?;
-        Ok((schema::inspect(&connection.0, &opening.context)?, connection))
+        Ok((schema::inspect(&connection.0, &opening.context())?, connection))
     })?;
     let (connection, log) = match connection {
         (Inspection::TooNew { found }, _) => return Ok(Opened::TooNew(found)),
@@ -277,8 +292,8 @@ fn open_to_write(location: &Location, opening: &Opening) -> Result<Opened> {
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))
     })?;
     let mut engine = SqliteEngine::new((connection, log), location.clone())?;
-    let found = bring_up_to_date(&mut engine, &opening.context, deadline)?;
-    Ok(Opened::Writable(engine, found))
+    let found = bring_up_to_date(&mut engine, opening, deadline)?;
+    Ok(Opened::Writable(Box::new(engine), found))
 }
 
 /// Repeats a step of opening while somebody's lock is in its way, as long as the patience lasts.
@@ -300,25 +315,28 @@ fn patient_step<T>(
 }
 
 /// Makes the file what this release expects, in one transaction, if it is not that already.
-fn bring_up_to_date(engine: &mut SqliteEngine, context: &Context, deadline: Instant) -> Result<Found> {
+fn bring_up_to_date(engine: &mut SqliteEngine, opening: &Opening, deadline: Instant) -> Result<Found> {
     let started = Instant::now();
     let path = engine.location().path().to_owned();
     let failed = |error: rusqlite::Error| classify(&path, &error);
-    match patiently(deadline, || schema::inspect(engine.connection(), context)).map_err(failed)? {
+    let too_new = |found| Error::TooNew { path: path.clone(), found, supported: schema::SCHEMA_VERSION };
+    let inspected = patiently(deadline, || schema::inspect(engine.connection(), &opening.context()));
+    let context = match inspected.map_err(failed)? {
         Some(Inspection::UpToDate(features)) => return Ok((features, Vec::new())),
-        Some(Inspection::TooNew { found }) => {
-            return Err(Error::TooNew { path: path.clone(), found, supported: schema::SCHEMA_VERSION });
-        }
-        Some(Inspection::NeedsWork) | None => {}
-    }
-    let done = if engine.begin(Operation::Open, deadline)? {
-        let adopted = schema::adopt(engine.connection(), context).map_err(failed);
-        match adopted {
-            Ok(found) => engine.commit(deadline).map(|committed| committed.then_some(found)),
+        Some(Inspection::TooNew { found }) => return Err(too_new(found)),
+        Some(Inspection::NeedsWork { sessions_json: true }) => opening.context_with_sessions(),
+        Some(Inspection::NeedsWork { sessions_json: false }) | None => opening.context(),
+    };
+    let done = match engine.begin(Operation::Open, deadline) {
+        Ok(true) => match schema::adopt(engine.connection(), &context).map_err(failed) {
+            Ok(Adoption::Done { features, notes }) => {
+                engine.commit(deadline).map(|committed| committed.then_some((features, notes)))
+            }
+            Ok(Adoption::TooNew { found }) => Err(too_new(found)),
             Err(error) => Err(error),
-        }
-    } else {
-        Ok(None)
+        },
+        Ok(false) => Ok(None),
+        Err(error) => Err(error),
     };
     engine.rollback();
     engine.end();

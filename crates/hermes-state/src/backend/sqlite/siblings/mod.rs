@@ -71,6 +71,7 @@ impl Siblings {
     }
 
     /// Whether the order among siblings is in force for this open store.
+    #[cfg(test)]
     pub(crate) fn has_slot(&self) -> bool {
         self.seat().is_some()
     }
@@ -94,11 +95,6 @@ impl Siblings {
 /// All that have the store at `store` open, seen from outside: takes no slot, creates and changes nothing.
 pub(crate) fn list(store: &Path) -> Vec<Sibling> {
     slots::look(&sidecar(store))
-}
-
-/// The one that holds the write lock of the store at `store`, if it is one of ours; seen from outside as by [`list`].
-pub(crate) fn holder(store: &Path) -> Option<Sibling> {
-    holder_among(list(store))
 }
 
 /// Two may say that they hold it for the moment in which one has committed and the next has begun: the later does.

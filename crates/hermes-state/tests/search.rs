@@ -1,0 +1,466 @@
+//! Searching messages through the public handle.
+
+use std::path::{Path, PathBuf};
+
+use hermes_state::{NewMessage, NewSession, OpenOptions, SearchHit, SearchOptions, SearchSort, SessionDb};
+
+struct World {
+    folder: tempfile::TempDir,
+    db: SessionDb,
+}
+
+impl World {
+    /// A store with one session `s` whose user said these texts.
+    fn saying(texts: &[&str]) -> Self {
+        let world = Self::new();
+        for text in texts {
+            world.say("s", "user", text);
+        }
+        world
+    }
+
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let db = SessionDb::open(folder.path().join("state.db")).unwrap();
+        db.create_session(NewSession::new("s", "cli").model("large-1")).unwrap();
+        Self { folder, db }
+    }
+
+    fn say(&self, session: &str, role: &str, text: &str) -> i64 {
+        self.db.append_message(session, NewMessage::new(role, text)).unwrap()
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("state.db")
+    }
+
+    /// Changes the file while no handle is open, as another program would, and opens it again.
+    fn behind_its_back(&mut self, sql: &str) {
+        self.change(sql);
+        self.db = SessionDb::open(self.path()).unwrap();
+    }
+
+    fn change(&mut self, sql: &str) {
+        self.db.close().unwrap();
+        rusqlite::Connection::open(self.path()).unwrap().execute_batch(sql).unwrap();
+    }
+
+    fn ids(&self, query: &str) -> Vec<i64> {
+        self.ids_with(query, &SearchOptions::default())
+    }
+
+    fn ids_with(&self, query: &str, options: &SearchOptions) -> Vec<i64> {
+        ids(&self.db.search_messages(query, options).unwrap())
+    }
+
+    /// The ids of the hits in ascending order.
+    fn set(&self, query: &str, options: &SearchOptions) -> Vec<i64> {
+        let mut ids = self.ids_with(query, options);
+        ids.sort_unstable();
+        ids
+    }
+}
+
+fn ids(hits: &[SearchHit]) -> Vec<i64> {
+    hits.iter().map(|hit| hit.id).collect()
+}
+
+fn of_role(role: &str) -> SearchOptions {
+    SearchOptions { role_filter: vec![role.into()], ..SearchOptions::default() }
+}
+
+fn page(limit: i64, offset: i64) -> SearchOptions {
+    SearchOptions { limit, offset, ..SearchOptions::default() }
+}
+
+fn contents(hit: &SearchHit) -> Vec<&str> {
+    hit.context.iter().map(|line| line.content.as_str()).collect()
+}
+
+#[test]
+fn everyday_punctuation_is_found_as_it_stands() {
+    let world = World::saying(&[
+        "see issue #4711 for the crash",
+        "run tools/build.sh twice",
+        "mail ops@harbour.example today",
+        "rate rose 37% again",
+        "isn't it odd?",
+        "costs $9 net",
+        "left a;b here",
+        "C++17 was used",
+        "open the .editorconfig file",
+        "use rm -r carefully",
+        "pass --dry-run please",
+        "tag v2.14.3-rc1 now",
+        "call foo::bar<baz> once",
+        "path C:\\work\\x9 lost",
+        "[todo] later",
+    ]);
+    let queries = [
+        "#4711",
+        "tools/build.sh",
+        "ops@harbour.example",
+        "37%",
+        "isn't",
+        "$9",
+        "a;b",
+        "C++17",
+        ".editorconfig",
+        "rm -r",
+        "--dry-run",
+        "v2.14.3-rc1",
+        "foo::bar<baz>",
+        "C:\\work\\x9",
+        "[todo]",
+    ];
+    for (index, query) in queries.iter().enumerate() {
+        assert_eq!(world.ids(query), [i64::try_from(index).unwrap() + 1], "{query}");
+    }
+    for query in ["AND", "NOT", "\"unbalanced", "*", "col:term", "(((", "\0", "\"a\0b\"", "%", "_"] {
+        let results = world.db.search_messages(query, &SearchOptions::default()).unwrap();
+        assert!(!results.degraded, "{query}");
+        assert_eq!(results.len(), usize::from(query == "%"), "{query}");
+    }
+    for query in ["", " \u{1c}\u{3000}"] {
+        assert!(world.ids(query).is_empty());
+    }
+}
+
+#[test]
+fn a_literal_search_wants_the_pieces_themselves() {
+    let world = World::saying(&["costs 9 net", "costs $9 net", "price: net, then $9.", "see ops at harbour.example"]);
+    assert_eq!(world.ids("$9"), [2, 3]);
+    assert_eq!(world.ids("NET, $9"), [3], "case is ignored and all pieces are required");
+    assert!(world.ids("ops@harbour.example").is_empty());
+    let structured = serde_json::json!([{"type": "text", "text": "run tools/build.sh"}]);
+    world.db.append_message("s", NewMessage::new("user", structured)).unwrap();
+    assert_eq!(world.ids("tools/build.sh"), [5]);
+}
+
+#[test]
+fn a_literal_search_goes_on_within_words() {
+    let world = World::saying(&["run tools/build.sh twice", "-> only signs <-"]);
+    let tool = world.say("s", "tool", "ls tools/list.sh");
+    assert_eq!(world.ids("ools/build.s"), [1]);
+    assert_eq!(world.ids("<-"), [2]);
+    assert_eq!(world.ids_with("ools/list.s", &of_role("tool")), [tool]);
+}
+
+#[test]
+fn short_and_mixed_scripts_are_found() {
+    let world = World::saying(&[
+        "下周去杭州西湖拍照",
+        "灵隐寺门票多少钱",
+        "龙井茶已经买好了",
+        "请检查redis缓存的配置",
+        "오류코드q7확인 부탁",
+        "明日の会議は十時からです",
+        "nothing related",
+    ]);
+    let tool = world.say("s", "tool", "龙井 库存 12");
+    for (query, ids) in [
+        ("西湖 OR 灵隐 OR 龙井", vec![1, 2, 3]),
+        ("茶", vec![3]),
+        ("redis", vec![4]),
+        ("缓存 配置", vec![4]),
+        ("q7", vec![5]),
+        ("会議", vec![6]),
+        ("杭州西湖", vec![1]),
+        ("十時から", vec![6]),
+        ("西湖 NOT 灵隐", vec![1]),
+        ("100%", vec![]),
+        ("西湖 灵隐", vec![]),
+        ("西湖 OR 灵隐 NOT 门票", vec![1]),
+        ("龙井茶 AND 已经买", vec![3]),
+    ] {
+        assert_eq!(world.set(query, &of_role("user")), ids, "{query}");
+    }
+    assert_eq!(world.ids_with("龙井", &of_role("tool")), [tool]);
+    assert_eq!(world.set("龙井", &SearchOptions::default()), [3, tool]);
+}
+
+#[test]
+fn a_short_word_is_not_found_within_a_longer_one() {
+    let world = World::saying(&["오류코드q78확인", "코드q7", "aq7", "q7코드 redis缓存"]);
+    assert_eq!(world.set("q7", &SearchOptions::default()), [2, 4]);
+    assert_eq!(world.set("q7 AND redis", &SearchOptions::default()), [4]);
+    assert_eq!(world.set("q7 NOT redis", &SearchOptions::default()), [2]);
+    assert_eq!(world.ids_with("q7", &page(1, 1)), [2]);
+    assert!(world.ids_with("q7", &page(1, 2)).is_empty());
+}
+
+#[test]
+fn scans_see_percent_and_underscore_as_they_are_and_ignore_case() {
+    let world = World::saying(&["Redis缓存100%", "redis缓存1000", "a_b茶", "axb茶"]);
+    assert_eq!(world.set("缓存 100%", &SearchOptions::default()), [1]);
+    assert_eq!(world.set("REDIS 缓存", &SearchOptions::default()), [1, 2]);
+    assert_eq!(world.ids("a_b茶"), [3]);
+    let hit = &world.db.search_messages("缓存1", &page(1, 1)).unwrap()[0];
+    assert_eq!(hit.snippet.as_deref(), Some("Redis缓存100%"), "newest first, without marks");
+}
+
+#[test]
+fn words_prefixes_phrases_and_operators_mean_what_they_do_in_the_index() {
+    let world = World::saying(&["the red lamp", "a lamppost, red", "blue lamp red"]);
+    for (query, ids) in [
+        ("red lamp", vec![1, 3]),
+        ("\"red lamp\"", vec![1]),
+        ("lamp*", vec![1, 2, 3]),
+        ("lamp NOT blue", vec![1]),
+        ("blue OR lamppost", vec![2, 3]),
+        ("lamp and red", vec![]),
+        ("red-lamp", vec![1]),
+    ] {
+        assert_eq!(world.set(query, &SearchOptions::default()), ids, "{query}");
+    }
+}
+
+#[test]
+fn a_word_within_words_is_found_only_where_no_row_has_it_by_itself() {
+    let world = World::saying(&["the harbour", "arbour", "harbours"]);
+    assert_eq!(world.ids("arbour"), [2]);
+    assert!(world.ids_with("arbour", &page(5, 1)).is_empty(), "paging on never turns to longer words");
+    assert_eq!(world.set("arbou", &SearchOptions::default()), [1, 2, 3]);
+    assert_eq!(world.ids_with("arbou", &page(2, 2)).len(), 1);
+    assert!(world.ids_with("arbou", &of_role("tool")).is_empty());
+}
+
+#[test]
+fn a_hit_tells_where_it_is_from() {
+    let world = World::new();
+    let long = format!("{} needle {}", "before ".repeat(60), "after ".repeat(60));
+    world.db.append_message("s", NewMessage::new("tool", long).tool_name("grep").timestamp(12.5)).unwrap();
+    let hits = world.db.search_messages("needle", &SearchOptions::default()).unwrap();
+    let started = world.db.session("s").unwrap().unwrap().started_at();
+    let hit = &hits[0];
+    assert_eq!((hit.id, hit.session_id.as_str(), hit.role.as_str(), hit.timestamp), (1, "s", "tool", 12.5));
+    assert_eq!(
+        (hit.tool_name.as_deref(), hit.source.as_str(), hit.model.as_deref()),
+        (Some("grep"), "cli", Some("large-1"))
+    );
+    assert_eq!(hit.session_started, started);
+    let snippet = hit.snippet.as_deref().unwrap();
+    assert!(
+        snippet.starts_with("...before") && snippet.contains(">>>needle<<<") && snippet.ends_with("after..."),
+        "{snippet}"
+    );
+    assert_eq!(snippet.split_whitespace().count(), 40);
+    assert_eq!(hit.context[0].content.chars().count(), 200);
+}
+
+#[test]
+fn filters_orders_and_pages() {
+    let world = World::new();
+    world.db.create_session(NewSession::new("t", "telegram")).unwrap();
+    for (session, role, text, time) in [
+        ("s", "user", "lamp one two three four five six seven", 30.0),
+        ("t", "user", "lamp lamp lamp", 10.0),
+        ("s", "assistant", "lamp one two three four", 20.0),
+        ("t", "tool", "lamp one", 40.0),
+    ] {
+        world.db.append_message(session, NewMessage::new(role, text).timestamp(time)).unwrap();
+    }
+    let with = |options: SearchOptions| world.ids_with("lamp", &options);
+    let options = SearchOptions::default;
+    assert_eq!(with(options()), [2, 4, 3, 1], "the best first");
+    assert_eq!(with(SearchOptions { sort: Some(SearchSort::Newest), ..options() }), [4, 1, 3, 2]);
+    assert_eq!(with(SearchOptions { sort: Some(SearchSort::Oldest), ..options() }), [2, 3, 1, 4]);
+    assert_eq!(with(SearchOptions { source_filter: Some(vec!["telegram".into()]), ..options() }), [2, 4]);
+    assert!(with(SearchOptions { source_filter: Some(vec![]), ..options() }).is_empty());
+    assert_eq!(with(SearchOptions { exclude_sources: vec!["telegram".into()], ..options() }), [3, 1]);
+    assert_eq!(with(SearchOptions { role_filter: vec!["tool".into(), "assistant".into()], ..options() }), [4, 3]);
+    assert_eq!(with(page(2, 1)), [4, 3]);
+    assert_eq!(with(page(-1, -1)), [2, 4, 3, 1]);
+    assert!(with(page(0, 0)).is_empty() && with(page(5, 4)).is_empty());
+}
+
+#[test]
+fn context_follows_the_order_of_insertion() {
+    let world = World::new();
+    let base = 1_750_000_000.0;
+    for (role, text, time) in [
+        ("assistant", "calling k1 and k2", base),
+        ("tool", "result k1", base + 0.10),
+        ("tool", "result k2", base + 0.11),
+        ("assistant", "calling k3 zebra", base + 0.05),
+        ("tool", "result k3", base - 3600.0),
+        ("assistant", "done", base + 0.2),
+    ] {
+        world.db.append_message("s", NewMessage::new(role, text).timestamp(time)).unwrap();
+    }
+    let hits = world.db.search_messages("zebra", &SearchOptions::default()).unwrap();
+    assert_eq!(contents(&hits[0]), ["result k2", "calling k3 zebra", "result k3"]);
+    let hits = world.db.search_messages("done", &SearchOptions::default()).unwrap();
+    assert_eq!(contents(&hits[0]), ["result k3", "done"]);
+}
+
+#[test]
+fn neighbours_are_found_far_away() {
+    let world = World::saying(&["first"]);
+    world.db.create_session(NewSession::new("t", "cli")).unwrap();
+    let noise = |_| NewMessage::new("user", "noise");
+    world.db.append_messages("t", (0..250).map(noise).collect()).unwrap();
+    world.say("s", "user", "needle");
+    world.db.append_messages("t", (0..250).map(noise).collect()).unwrap();
+    world.say("s", "user", "last");
+    let hits = world.db.search_messages("needle", &SearchOptions::default()).unwrap();
+    assert_eq!(contents(&hits[0]), ["first", "needle", "last"]);
+}
+
+#[test]
+fn rewound_messages_are_hidden_from_hits_and_context() {
+    let mut world = World::saying(&["one", "two", "three", "four", "undo zebrafinch2", "answer"]);
+    world.behind_its_back("UPDATE messages SET active = 0 WHERE id >= 5");
+    world.say("s", "user", "fresh");
+    assert!(world.ids("zebrafinch2").is_empty());
+    let audit = SearchOptions { include_inactive: true, ..SearchOptions::default() };
+    assert_eq!(world.ids_with("zebrafinch2", &audit), [5]);
+    let around = |query: &str, options: &SearchOptions| {
+        let hits = world.db.search_messages(query, options).unwrap();
+        contents(&hits[0]).join(",")
+    };
+    assert_eq!(around("four", &SearchOptions::default()), "three,four,fresh");
+    assert_eq!(around("four", &audit), "three,four,undo zebrafinch2");
+    assert!(world.ids("sh").is_empty(), "scans hide them too");
+}
+
+#[test]
+fn archived_messages_are_found() {
+    let mut world = World::saying(&["heron", "next"]);
+    world.behind_its_back("UPDATE messages SET active = 0, compacted = 1 WHERE id = 1");
+    assert_eq!(world.ids("heron"), [1]);
+    let hits = world.db.search_messages("next", &SearchOptions::default()).unwrap();
+    assert_eq!(contents(&hits[0]), ["heron", "next"]);
+}
+
+#[test]
+fn a_handle_that_only_looks_searches() {
+    let world = World::saying(&["heron", "下周去杭州西湖拍照"]);
+    let looking = OpenOptions::new().read_only(true).open(world.path()).unwrap();
+    for (query, id) in [("heron", 1), ("西湖", 2), ("杭州西湖", 2), ("ero", 1)] {
+        assert_eq!(ids(&looking.search_messages(query, &SearchOptions::default()).unwrap()), [id], "{query}");
+    }
+}
+
+/// The layout of releases before schema version 23: one column, own text, tool rows among the trigrams.
+const LEGACY: &str = "
+    DROP TABLE messages_fts; DROP TABLE messages_fts_trigram; DROP VIEW messages_fts_trigram_src;
+    DROP TRIGGER messages_fts_insert; DROP TRIGGER messages_fts_delete; DROP TRIGGER messages_fts_update;
+    DROP TRIGGER messages_fts_trigram_insert; DROP TRIGGER messages_fts_trigram_delete;
+    DROP TRIGGER messages_fts_trigram_update;
+    CREATE VIRTUAL TABLE messages_fts USING fts5(content);
+    CREATE VIRTUAL TABLE messages_fts_trigram USING fts5(content, tokenize='trigram');
+    INSERT INTO messages_fts(rowid, content) SELECT id, COALESCE(content, '') || ' ' || COALESCE(tool_name, '') || ' ' ||
+        COALESCE(tool_calls, '') FROM messages;
+    INSERT INTO messages_fts_trigram(rowid, content) SELECT rowid, content FROM messages_fts;
+    UPDATE schema_version SET version = 22;";
+
+#[test]
+fn files_of_older_releases_are_searched() {
+    let mut world = World::saying(&["run tools/build.sh heron", "下周去杭州西湖拍照"]);
+    world.change(LEGACY);
+    let looking = SessionDb::open_read_only(world.path()).unwrap();
+    for (query, id) in [("heron", 1), ("tools/build.sh", 1), ("杭州西湖", 2), ("eron", 1), ("西湖", 2)] {
+        let results = looking.search_messages(query, &SearchOptions::default()).unwrap();
+        assert_eq!((ids(&results), results.degraded), (vec![id], false), "{query}");
+    }
+    let hits = looking.search_messages("heron", &SearchOptions::default()).unwrap();
+    assert!(hits[0].snippet.as_deref().unwrap().contains(">>>heron<<<"));
+}
+
+#[test]
+fn files_that_do_not_know_rewinding_are_searched() {
+    let mut world = World::saying(&["heron", "下周去杭州西湖拍照"]);
+    world.change(
+        "DROP INDEX idx_messages_session_active; DROP INDEX idx_messages_active_null;
+         ALTER TABLE messages DROP COLUMN active; ALTER TABLE messages DROP COLUMN compacted;
+         ALTER TABLE messages DROP COLUMN api_content;",
+    );
+    let looking = SessionDb::open_read_only(world.path()).unwrap();
+    for (query, id) in [("heron", 1), ("西湖", 2)] {
+        assert_eq!(ids(&looking.search_messages(query, &SearchOptions::default()).unwrap()), [id], "{query}");
+    }
+    assert_eq!(looking.conversation("s", &Default::default()).unwrap().len(), 2);
+}
+
+/// Rows 3 and 4 are not in the indexes yet.
+const PENDING: &str = "
+    INSERT INTO messages_fts(messages_fts, rowid, content) SELECT 'delete', id, content FROM messages WHERE id IN (3, 4);
+    INSERT INTO state_meta VALUES ('fts_rebuild_high_water', '4'), ('fts_rebuild_progress', '2');";
+
+#[test]
+fn rows_that_a_rebuild_has_not_reached_follow_those_it_has() {
+    let mut world = World::saying(&["lamp a", "lamp b", "lamp c", "lamp d", "lamp e"]);
+    world.behind_its_back(PENDING);
+    assert_eq!(world.ids("lamp"), [1, 2, 5, 4, 3]);
+    let pages: Vec<_> = (0..4).map(|number| world.ids_with("lamp", &page(2, number * 2))).collect();
+    assert_eq!(pages, [vec![1, 2], vec![5, 4], vec![3], vec![]], "each row once");
+    assert_eq!(world.ids("lamp d"), [4]);
+    assert_eq!(world.ids("d OR c"), [4, 3]);
+    assert!(world.ids("lamp NOT lamp").is_empty());
+    let gap = world.db.search_unindexed_gap("lamp", &page(1, 0)).unwrap();
+    assert_eq!(ids(&gap), [4]);
+}
+
+fn zero_index(path: &Path, table: &str) {
+    let connection = rusqlite::Connection::open(path).unwrap();
+    connection.execute(&format!("UPDATE {table}_data SET block = zeroblob(64)"), []).unwrap();
+}
+
+#[test]
+fn a_damaged_index_is_replaced_by_a_scan() {
+    let world = World::saying(&["red heron", "red lamp", "下周去杭州西湖拍照"]);
+    world.db.close().unwrap();
+    zero_index(&world.path(), "messages_fts");
+    zero_index(&world.path(), "messages_fts_trigram");
+    let looking = SessionDb::open_read_only(world.path()).unwrap();
+    for (query, found) in [("red NOT lamp", vec![1]), ("red", vec![2, 1]), ("杭州西湖", vec![3]), ("red;", vec![])]
+    {
+        let results = looking.search_messages(query, &SearchOptions::default()).unwrap();
+        assert_eq!((ids(&results), results.degraded), (found, true), "{query}");
+    }
+    let hits = looking.search_messages("heron", &SearchOptions::default()).unwrap();
+    assert_eq!(hits[0].snippet.as_deref(), Some("red heron"));
+}
+
+#[test]
+fn an_index_whose_pages_are_damaged_is_replaced_by_a_scan() {
+    let mut world = World::saying(&["red heron", "red lamp"]);
+    world.change("UPDATE messages_fts_data SET block = zeroblob(64) WHERE id > 10");
+    let looking = SessionDb::open_read_only(world.path()).unwrap();
+    for query in ["heron", "heron;", "red heron"] {
+        let results = looking.search_messages(query, &SearchOptions::default()).unwrap();
+        assert_eq!((ids(&results), results.degraded), (if query.ends_with(';') { vec![] } else { vec![1] }, true));
+    }
+}
+
+#[test]
+fn a_missing_index_is_replaced_by_a_scan() {
+    let mut world = World::saying(&["red heron", "red lamp"]);
+    world.change("DROP TABLE messages_fts");
+    let looking = SessionDb::open_read_only(world.path()).unwrap();
+    let results = looking.search_messages("red NOT lamp", &SearchOptions::default()).unwrap();
+    assert_eq!((ids(&results), results.degraded), (vec![1], true));
+}
+
+#[test]
+fn very_many_terms_are_searched() {
+    let world = World::saying(&["b 茶"]);
+    let many = |joiner: &str, terms: usize| vec!["茶"; terms].join(joiner);
+    for query in [many(" ", 1000), many(" OR ", 400), many(" NOT ", 300)] {
+        let results = world.db.search_messages(&query, &SearchOptions::default()).unwrap();
+        assert_eq!(results.len(), usize::from(!query.contains("NOT")));
+    }
+    for query in [vec!["b"; 1000].join(" "), format!("{} ;", vec!["b"; 900].join(" ")), vec!["b"; 400].join(" OR ")] {
+        let results = world.db.search_messages(&query, &SearchOptions::default()).unwrap();
+        assert_eq!((results.len(), results.degraded), (usize::from(!query.contains(';')), false));
+    }
+}
+
+#[test]
+fn diagnostics_name_who_answers() {
+    let world = World::new();
+    for (query, path) in [("()", "empty"), ("a/b", "fts5"), ("杭州西湖", "trigram"), ("西湖", "like_scan")] {
+        assert_eq!(world.db.describe_search_path(query).unwrap(), path);
+    }
+}
