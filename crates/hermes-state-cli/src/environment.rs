@@ -36,8 +36,8 @@ impl Home {
     }
 
     /// The gateway's sessions, from which stores of old releases take what they lack.
-    pub(crate) fn sessions_json(&self) -> Option<String> {
-        read(&self.folder.join("sessions").join("sessions.json"))
+    pub(crate) fn sessions_json(&self) -> PathBuf {
+        self.folder.join("sessions").join("sessions.json")
     }
 
     /// Whether this machine's other programs have the tokenizer for Chinese, Japanese and Korean.
@@ -83,7 +83,7 @@ fn with_user_home(path: PathBuf) -> PathBuf {
 }
 
 /// The text of a small file; one that cannot be read counts as absent.
-#[expect(clippy::disallowed_methods, reason = "the files named here are never a store's")]
+#[expect(clippy::disallowed_methods, reason = "the one file read here is never a store's")]
 fn read(path: &Path) -> Option<String> {
     std::fs::read_to_string(path).ok()
 }

@@ -59,3 +59,44 @@ pub(super) fn verify(path: &Path, seen: &Seen) -> Result<Verdict, CommandError> 
     verdict.surplus = rows.saturating_sub(verdict.found);
     Ok(verdict)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::writer::Acknowledged;
+    use hermes_state::{NewMessage, NewSession};
+    use serde_json::json;
+
+    fn promise(message: usize, id: i64) -> Acknowledged {
+        let told = json!({"session": "s", "conversation": 0, "message": message, "id": id, "waited_us": 5});
+        serde_json::from_value(told).unwrap()
+    }
+
+    #[test]
+    fn each_kind_of_loss_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state.db");
+        let db = SessionDb::open(&path).unwrap();
+        db.create_session(NewSession::new("s", "cli")).unwrap();
+        let messages = &sample::conversations()[0].messages;
+        let stored: Vec<i64> = messages[..3]
+            .iter()
+            .map(|fields| db.append_message("s", crate::line::message(fields.clone()).unwrap()).unwrap())
+            .collect();
+        let judge = |acknowledged| {
+            let verdict = verify(&path, &Seen { acknowledged, ..Seen::default() }).unwrap();
+            (verdict.found, verdict.lost, verdict.surplus, verdict.miscounted)
+        };
+        let all = || stored.iter().enumerate().map(|(index, id)| promise(index, *id)).collect::<Vec<_>>();
+
+        assert_eq!(judge(all()), (3, 0, 0, 0));
+        let absent = all().into_iter().chain([promise(3, 99)]).collect();
+        assert_eq!(judge(absent), (3, 1, 0, 0), "a message that is not there");
+        let different = vec![promise(1, stored[0]), promise(1, stored[1]), promise(2, stored[2])];
+        assert_eq!(judge(different), (2, 1, 1, 0), "a message with another content");
+        let twice = all().into_iter().chain([promise(0, stored[0])]).collect();
+        assert_eq!(judge(twice), (3, 1, 0, 0), "one message for two promises");
+        db.append_message("s", NewMessage::new("user", "nobody was promised this")).unwrap();
+        assert_eq!(judge(all()), (3, 0, 1, 0), "a message too many");
+    }
+}

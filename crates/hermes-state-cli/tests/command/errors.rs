@@ -49,6 +49,9 @@ fn a_busy_store_is_code_3_and_names_the_holder() {
     let told = world.run_with_input("record --session s1 --patience 0.2", line("user", "second")).expect_code(3);
     assert!(told.err.starts_with("Error: ") && told.err.contains("\nHint: Run the command again"), "{told:?}");
     assert_eq!(world.contents("s1").len(), 1, "reading waits for nobody");
+    let status = world.run("status --json").expect_code(0).json();
+    assert_eq!(status["open_by"][0]["pid"], holder.0.id(), "{status:#}");
+    assert_eq!(status["open_by"][0]["takes_turns"], false, "{status:#}");
     drop(holder);
     world.say("s1", &["second"]);
     assert_eq!(world.contents("s1").len(), 2);
@@ -101,6 +104,23 @@ fn a_file_that_is_no_store_is_code_4() {
     assert_eq!(fs::read(world.store()).unwrap(), "Dear diary,\n".repeat(100).as_bytes());
     fs::write(world.store(), "").unwrap();
     world.run("list").expect_code(0);
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "this process holds no lock on the store that a close could drop")]
+fn a_damaged_store_is_code_4() {
+    let world = World::new();
+    world.say("s1", &["Where is the harbour?"; 300]);
+    let mut bytes = fs::read(world.store()).unwrap();
+    // All but the page that says what is where.
+    bytes[4096..].fill(0);
+    fs::write(world.store(), bytes).unwrap();
+    for words in ["list", "show s1"] {
+        assert_eq!(world.run(&format!("{words} --json")).expect_code(4).error()["kind"], "damaged");
+    }
+    let recorded = world.run_with_input("record --session s1 --json", line("user", "x")).expect_code(4);
+    assert_eq!(recorded.out, "", "nothing is acknowledged");
+    assert!(world.run("list").expect_code(4).err.contains("Hint: Stop the programs that use"));
 }
 
 #[test]
