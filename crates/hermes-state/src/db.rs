@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::backend::sqlite::lock;
 use crate::backend::sqlite::store::{Opening, Store};
 use crate::error::{Error, Result};
+use crate::gate::Interrupt;
 use crate::message::{Message, NewMessage};
 use crate::op::message::AppendMessages;
 use crate::op::meta::SetMeta;
@@ -47,13 +48,14 @@ impl Default for Patience {
 /// assert_eq!(db.session_count(&Default::default())?, 0);
 /// # Ok::<(), hermes_state::Error>(())
 /// ```
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct OpenOptions {
     read_only: bool,
     patience: Patience,
     sessions_json: Option<PathBuf>,
     cjk: bool,
     rollback_journal: bool,
+    interrupt: Option<Arc<Interrupt>>,
 }
 
 impl OpenOptions {
@@ -101,6 +103,15 @@ impl OpenOptions {
         self
     }
 
+    /// What to ask, about ten times a second and on the calling thread, while one of this handle's writes waits for the
+    /// lock: `true` withdraws the write, which then fails with [`Error::Interrupted`]. A write that is being committed
+    /// is not withdrawn any more.
+    #[must_use]
+    pub fn interrupt(mut self, wanted_no_longer: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        self.interrupt = Some(Arc::new(wanted_no_longer));
+        self
+    }
+
     /// Opens the store at `path`; `:memory:` is a private one that ends with its handle.
     ///
     /// # Errors
@@ -124,8 +135,18 @@ impl OpenOptions {
             read_only: self.read_only,
             routine: AtomicU64::new(nanoseconds(self.patience.routine)),
             transcript: AtomicU64::new(nanoseconds(self.patience.transcript)),
+            interrupt: self.interrupt.clone(),
             store: RwLock::new(Some(store)),
         })
+    }
+}
+
+impl std::fmt::Debug for OpenOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpenOptions")
+            .field("read_only", &self.read_only)
+            .field("patience", &self.patience)
+            .finish_non_exhaustive()
     }
 }
 
@@ -157,6 +178,7 @@ pub struct SessionDb {
     read_only: bool,
     routine: AtomicU64,
     transcript: AtomicU64,
+    interrupt: Option<Arc<Interrupt>>,
     store: RwLock<Option<Arc<Store>>>,
 }
 
@@ -247,11 +269,11 @@ impl SessionDb {
     }
 
     fn routine<W: crate::op::Write>(&self, write: W) -> Result<W::Answer> {
-        self.open_store()?.write(write, self.patience().routine)
+        self.open_store()?.write(write, self.patience().routine, self.interrupt.as_deref())
     }
 
     fn transcript<W: crate::op::Write>(&self, write: W) -> Result<W::Answer> {
-        self.open_store()?.write(write, self.patience().transcript)
+        self.open_store()?.write(write, self.patience().transcript, self.interrupt.as_deref())
     }
 
     fn read<T: Send + 'static>(

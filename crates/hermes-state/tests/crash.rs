@@ -71,7 +71,7 @@ fn a_storm_of_killed_writers_loses_no_acknowledged_message() {
     }
     drop(db);
     let (acknowledged, received) = channel();
-    let kinds = [LockKind::PrivateTable, LockKind::PrivateTable, LockKind::PrivateTable];
+    let kinds = [LockKind::PrivateTable, LockKind::PrivateTable, LockKind::OpenFileDescription];
     let mut writers: Vec<Child> =
         (0..WRITERS).map(|writer| start(&path, kinds[writer % kinds.len()], &acknowledged)).collect();
     let started = Instant::now();

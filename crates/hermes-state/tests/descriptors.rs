@@ -37,7 +37,7 @@ fn for_each_kind(test: &str, body: fn(&Path)) {
     if let Some((_, path)) = role() {
         return body(&path);
     }
-    for kind in [LockKind::PrivateTable] {
+    for kind in [LockKind::PrivateTable, LockKind::OpenFileDescription] {
         let folder = tempfile::tempdir().expect("a folder");
         must_succeed(&play(test, "body", &folder.path().join("state.db"), kind).output().expect("runs"));
     }

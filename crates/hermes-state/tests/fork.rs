@@ -59,7 +59,7 @@ fn new_store(path: &Path) {
     db.create_session(NewSession::new("s", "cli")).expect("creates");
 }
 
-const BOTH: [LockKind; 1] = [LockKind::PrivateTable];
+const BOTH: [LockKind; 2] = [LockKind::PrivateTable, LockKind::OpenFileDescription];
 
 /// Runs each kind of locks in a process of its own.
 fn for_each_kind(test: &str, journal: Option<&str>, body: fn(&Path)) {

@@ -205,3 +205,27 @@ fn what_was_acknowledged_is_seen_by_every_later_read_of_any_thread() {
         }
     });
 }
+
+#[test]
+fn a_write_that_waits_can_be_withdrawn_and_is_then_not_stored() {
+    let (_folder, db) = store();
+    let path = db.path().to_owned();
+    let interrupted = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let asked = interrupted.clone();
+    let other = OpenOptions::new()
+        .interrupt(move || asked.load(std::sync::atomic::Ordering::Relaxed))
+        .open(&path)
+        .expect("joins");
+    other.append_message("s", NewMessage::new("user", "before")).expect("nobody interrupts");
+    let mut holder = hold(&db, 3.0);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| other.append_message("s", NewMessage::new("user", "withdrawn")));
+        std::thread::sleep(Duration::from_millis(300));
+        interrupted.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(matches!(waiting.join().expect("no panic"), Err(Error::Interrupted)));
+    });
+    assert!(holder.try_wait().expect("asks").is_none(), "the hold was not waited for");
+    holder.wait().expect("ends");
+    db.append_message("s", NewMessage::new("user", "after")).expect("appends");
+    assert_eq!(db.message_count(None).expect("counts"), 2);
+}

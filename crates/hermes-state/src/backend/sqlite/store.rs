@@ -19,7 +19,7 @@ use super::schema::{self, Adoption, Context, Features, Inspection, Note};
 use super::status;
 use crate::backend::{Operation, WriteEngine};
 use crate::error::{Error, Result};
-use crate::gate::Gate;
+use crate::gate::{Gate, Interrupt};
 use crate::op::Write;
 use crate::status::Status;
 use crate::transaction::Transaction;
@@ -201,8 +201,13 @@ impl Store {
     }
 
     /// Commits a write; returns when it is durable.
-    pub(crate) fn write<W: Write>(&self, write: W, patience: Duration) -> Result<W::Answer> {
-        self.gate()?.write(write, patience)
+    pub(crate) fn write<W: Write>(
+        &self,
+        write: W,
+        patience: Duration,
+        interrupt: Option<&Interrupt>,
+    ) -> Result<W::Answer> {
+        self.gate()?.write(write, patience, interrupt)
     }
 
     /// Merges the log into the main file as far as that makes nobody wait.

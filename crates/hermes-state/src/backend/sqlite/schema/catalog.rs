@@ -132,13 +132,3 @@ pub(super) fn clear_marker(conn: &Connection, key: &str) -> rusqlite::Result<()>
     conn.prepare_cached("DELETE FROM state_meta WHERE key = ?1")?.execute([key])?;
     Ok(())
 }
-
-/// SQLite's extended result code, 0 for an error that is not SQLite's own. A statement that does not compile has it in
-/// a place of its own.
-pub(super) fn extended_code(error: &rusqlite::Error) -> i32 {
-    match error {
-        rusqlite::Error::SqliteFailure(failure, _) => failure.extended_code,
-        rusqlite::Error::SqlInputError { error, .. } => error.extended_code,
-        _ => 0,
-    }
-}

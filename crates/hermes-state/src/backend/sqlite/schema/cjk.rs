@@ -8,6 +8,7 @@ use rusqlite::{Connection, ffi};
 use super::catalog::{self, Catalog};
 use super::fts::{CJK, Layout};
 use super::{Context, Note};
+use crate::backend::sqlite::errors::extended_code;
 
 const STALE: &str = "fts_cjk_stale";
 
@@ -50,7 +51,7 @@ pub(super) fn ensure(
     conn.execute_batch("SAVEPOINT cjk")?;
     match attach(conn, catalog) {
         Ok(()) => conn.execute_batch("RELEASE cjk"),
-        Err(error) if catalog::extended_code(&error) & 0xff == ffi::SQLITE_ERROR => {
+        Err(error) if extended_code(&error) & 0xff == ffi::SQLITE_ERROR => {
             conn.execute_batch("ROLLBACK TO cjk; RELEASE cjk")?;
             notes.push(Note::CjkUnavailable(error.to_string()));
             Ok(())

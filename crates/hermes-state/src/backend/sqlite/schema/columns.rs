@@ -9,6 +9,7 @@ use rusqlite::Connection;
 
 use super::catalog::{self, Catalog, Column};
 use super::{INDEXES_SQL, LATE_INDEXES_SQL, TABLES_SQL};
+use crate::backend::sqlite::errors::extended_code;
 use crate::error::Error;
 
 /// A declared table: its name and, in order, its columns.
@@ -61,8 +62,7 @@ pub fn parse_schema_columns(sql: &str) -> crate::Result<SchemaColumns> {
         scratch.execute_batch(sql)?;
         tables(&scratch)
     };
-    let tables =
-        parse().map_err(|error| Error::Engine { code: catalog::extended_code(&error), message: error.to_string() })?;
+    let tables = parse().map_err(|error| Error::Engine { code: extended_code(&error), message: error.to_string() })?;
     let pairs = |table: Table| table.columns.into_iter().map(|column| (column.name, column.declaration)).collect();
     Ok(tables.into_iter().map(|table| (table.name.clone(), pairs(table))).collect())
 }
