@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 import sys
 from typing import Any
 
 import hermes_state as module
-
-_logger = logging.getLogger("hermes_state")
+from hermes_state._log import logger
 
 
 def apply_wal_with_fallback(conn: Any, *, db_label: str = "state.db") -> str:
@@ -31,7 +29,7 @@ def apply_wal_with_fallback(conn: Any, *, db_label: str = "state.db") -> str:
             raise
         if db_label not in module._wal_fallback_warned_paths:
             module._wal_fallback_warned_paths.add(db_label)
-            _logger.warning("%s: WAL is not possible here (%s), using journal_mode=DELETE", db_label, error)
+            logger().warning("%s: WAL is not possible here (%s), using journal_mode=DELETE", db_label, error)
         conn.execute("PRAGMA journal_mode=DELETE")
         return "delete"
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterable
 from typing import Any
 
 from hermes_state import _native
-
-_logger = logging.getLogger("hermes_state")
+from hermes_state._log import logger
 
 
 class SearchResults(list[dict[str, Any]]):
@@ -39,6 +37,6 @@ def log_if_slow(store: _native.Store, query: Any, elapsed_s: float, rows: int | 
         path = store.search_path(query)
     except Exception:
         path = "unknown"
-    _logger.info(
+    logger().info(
         "slow session search: path=%s elapsed=%.0fms rows=%s query=%r", path, elapsed_ms, rows, str(query or "")[:200]
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sqlite3
 import threading
@@ -14,10 +13,9 @@ from typing import Any, Callable
 
 import hermes_state as module
 from hermes_state import _home, _native, _trouble
+from hermes_state._log import logger
 from hermes_state._raw import RawConnection
 from hermes_state._search import SearchResults, log_if_slow
-
-_logger = logging.getLogger("hermes_state")
 
 
 class SessionDB:
@@ -134,14 +132,14 @@ class SessionDB:
                 self._try_wal_checkpoint()
         except Exception as error:
             # The write is stored; nothing that comes after it may say otherwise.
-            _logger.warning("upkeep after a write failed: %s", error)
+            logger().warning("upkeep after a write failed: %s", error)
 
     def _try_wal_checkpoint(self) -> None:
         """Merges the log into the file as far as that makes nobody wait."""
         try:
             self._native.checkpoint()
         except Exception as error:
-            _logger.warning("WAL checkpoint (PASSIVE) failed: %s", error)
+            logger().warning("WAL checkpoint (PASSIVE) failed: %s", error)
 
     # Sessions
 

@@ -1,0 +1,15 @@
+"""The module's logger, whose library is loaded only by the rare call that has something to say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import logging
+
+
+def logger() -> logging.Logger:
+    """The logger named after the module."""
+    import logging
+
+    return logging.getLogger("hermes_state")
