@@ -6,7 +6,8 @@ use crate::blank::is_blank;
 
 /// The text without recalled blocks, the notes that announce them, and single tags that are left over.
 pub(crate) fn remove(text: &str) -> Cow<'_, str> {
-    if !text.contains(['<', '[']) {
+    let bytes = text.as_bytes();
+    if !bytes.contains(&b'<') && !bytes.contains(&b'[') {
         return Cow::Borrowed(text);
     }
     let text = without_blocks(text);
