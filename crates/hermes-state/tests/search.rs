@@ -464,3 +464,20 @@ fn diagnostics_name_who_answers() {
         assert_eq!(world.db.describe_search_path(query).unwrap(), path);
     }
 }
+
+/// Characters that mean something somewhere on the way of a query, and some that mean nothing anywhere.
+const AWKWARD: &str = "[\"*+(){}:^.\\-_'%\\\\\u{0}\u{1a} \u{a0}aB7é茶西\u{3000}🙂\u{301}ſANDORT]{0,12}";
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig { cases: 24, ..Default::default() })]
+    #[test]
+    fn no_query_fails(queries in proptest::collection::vec(AWKWARD, 16)) {
+        let world = World::saying(&["aB7 é茶西 AND", "B_7-a.B 🙂'%"]);
+        for query in queries {
+            for options in [page(20, 0), page(1, 1), of_role("tool")] {
+                let results = world.db.search_messages(&query, &options);
+                proptest::prop_assert!(results.as_ref().is_ok_and(|found| !found.degraded), "{query:?}: {results:?}");
+            }
+        }
+    }
+}
