@@ -200,6 +200,14 @@ fn scans_see_percent_and_underscore_as_they_are_and_ignore_case() {
 }
 
 #[test]
+fn text_behind_a_nul_is_found() {
+    let world = World::saying(&["x\0y porcupine 茶", "run a/b\0c/d"]);
+    assert_eq!(world.ids("porcupine"), [1]);
+    assert_eq!(world.ids("茶"), [1]);
+    assert_eq!(world.ids("c/d"), [2]);
+}
+
+#[test]
 fn words_prefixes_phrases_and_operators_mean_what_they_do_in_the_index() {
     let world = World::saying(&["the red lamp", "a lamppost, red", "blue lamp red"]);
     for (query, ids) in [
