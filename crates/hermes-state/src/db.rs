@@ -6,9 +6,9 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use crate::backend::sqlite::lock;
-use crate::backend::sqlite::schema::Context;
 use crate::backend::sqlite::store::{Opening, Store};
 use crate::error::{Error, Result};
+use crate::gate::Interrupt;
 use crate::message::{Message, NewMessage};
 use crate::op::message::AppendMessages;
 use crate::op::meta::SetMeta;
@@ -19,6 +19,7 @@ use crate::query::search::{Indexes, SearchHit, SearchOptions, SearchResults};
 use crate::query::session::SessionQuery;
 use crate::query::{conversation, message as messages, search, session as sessions};
 use crate::session::{NewSession, Session};
+use crate::status::Status;
 use crate::title::sanitize_title;
 use crate::value::Value;
 
@@ -47,12 +48,14 @@ impl Default for Patience {
 /// assert_eq!(db.session_count(&Default::default())?, 0);
 /// # Ok::<(), hermes_state::Error>(())
 /// ```
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct OpenOptions {
     read_only: bool,
     patience: Patience,
-    sessions_json: Option<String>,
+    sessions_json: Option<PathBuf>,
     cjk: bool,
+    rollback_journal: bool,
+    interrupt: Option<Arc<Interrupt>>,
 }
 
 impl OpenOptions {
@@ -76,11 +79,11 @@ impl OpenOptions {
         self
     }
 
-    /// The text of the gateway's `sessions/sessions.json`, from which files of schema versions before 18 take what
-    /// they do not have themselves. The library reads no home folder; its callers do.
+    /// The gateway's `sessions/sessions.json`, from which files of schema versions before 18 take what they do not have
+    /// themselves; other files do not have it read. The library knows no home folder; its callers do.
     #[must_use]
-    pub fn sessions_json(mut self, text: impl Into<Option<String>>) -> Self {
-        self.sessions_json = text.into();
+    pub fn sessions_json(mut self, path: impl Into<Option<PathBuf>>) -> Self {
+        self.sessions_json = path.into();
         self
     }
 
@@ -92,6 +95,23 @@ impl OpenOptions {
         self
     }
 
+    /// Do not ask for a write-ahead log, for file systems that do not share memory between processes reliably. A file
+    /// that has one keeps it. Readers then wait while a writer writes its pages.
+    #[must_use]
+    pub fn rollback_journal(mut self, rollback: bool) -> Self {
+        self.rollback_journal = rollback;
+        self
+    }
+
+    /// What to ask, about ten times a second and on the calling thread, while one of this handle's writes waits for the
+    /// lock: `true` withdraws the write, which then fails with [`Error::Interrupted`]. A write that is being committed
+    /// is not withdrawn any more.
+    #[must_use]
+    pub fn interrupt(mut self, wanted_no_longer: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        self.interrupt = Some(Arc::new(wanted_no_longer));
+        self
+    }
+
     /// Opens the store at `path`; `:memory:` is a private one that ends with its handle.
     ///
     /// # Errors
@@ -100,7 +120,9 @@ impl OpenOptions {
         let opening = Opening {
             read_only: self.read_only,
             patience: self.patience.routine,
-            context: Context { sessions_json: self.sessions_json.clone(), cjk: self.cjk },
+            rollback_journal: self.rollback_journal,
+            sessions_json: self.sessions_json.clone(),
+            cjk: self.cjk,
         };
         let (store, notes) = Store::open(path.as_ref(), &opening)?;
         for note in notes {
@@ -113,8 +135,18 @@ impl OpenOptions {
             read_only: self.read_only,
             routine: AtomicU64::new(nanoseconds(self.patience.routine)),
             transcript: AtomicU64::new(nanoseconds(self.patience.transcript)),
+            interrupt: self.interrupt.clone(),
             store: RwLock::new(Some(store)),
         })
+    }
+}
+
+impl std::fmt::Debug for OpenOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpenOptions")
+            .field("read_only", &self.read_only)
+            .field("patience", &self.patience)
+            .finish_non_exhaustive()
     }
 }
 
@@ -146,6 +178,7 @@ pub struct SessionDb {
     read_only: bool,
     routine: AtomicU64,
     transcript: AtomicU64,
+    interrupt: Option<Arc<Interrupt>>,
     store: RwLock<Option<Arc<Store>>>,
 }
 
@@ -236,11 +269,11 @@ impl SessionDb {
     }
 
     fn routine<W: crate::op::Write>(&self, write: W) -> Result<W::Answer> {
-        self.open_store()?.write(write, self.patience().routine)
+        self.open_store()?.write(write, self.patience().routine, self.interrupt.as_deref())
     }
 
     fn transcript<W: crate::op::Write>(&self, write: W) -> Result<W::Answer> {
-        self.open_store()?.write(write, self.patience().transcript)
+        self.open_store()?.write(write, self.patience().transcript, self.interrupt.as_deref())
     }
 
     fn read<T: Send + 'static>(
@@ -460,6 +493,14 @@ impl SessionDb {
     /// Those of every write.
     pub fn set_meta(&self, key: impl Into<Value>, value: impl Into<Value>) -> Result<()> {
         self.routine(SetMeta { key: key.into(), value: value.into() })
+    }
+
+    /// How the store stands: its files, its settings, and who has it open.
+    ///
+    /// # Errors
+    /// Those of every read.
+    pub fn status(&self) -> Result<Status> {
+        self.open_store()?.status()
     }
 
     /// Merges the store's log into its main file, as far as that makes nobody wait. Writes do it by themselves from

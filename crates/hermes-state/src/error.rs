@@ -175,6 +175,10 @@ pub enum Error {
     #[error("{0}")]
     Invalid(String),
 
+    /// The caller withdrew its write while it was waiting for the lock; nothing was stored.
+    #[error("interrupted while waiting for the write lock; nothing was stored")]
+    Interrupted,
+
     /// Any other error of the database engine.
     #[error("{message}")]
     Engine {

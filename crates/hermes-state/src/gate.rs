@@ -5,11 +5,11 @@
 //! commits what is queued, each write in a savepoint of its own so that one that fails fails alone.
 
 use std::collections::VecDeque;
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::backend::WriteEngine;
+use crate::backend::{Operation, WriteEngine};
 use crate::error::{Error, Result};
 use crate::op::Write;
 use crate::transaction::Transaction;
@@ -20,6 +20,12 @@ const GROUP: usize = 64;
 /// How long the engine may wait before the gate looks at its queue again: bounds by how much a patience overshoots.
 const SLICE: Duration = Duration::from_millis(50);
 
+/// How often a waiting caller is asked whether it still wants its write.
+const ASK: Duration = Duration::from_millis(100);
+
+/// Asks the caller, on its own thread, whether it wants its write no longer.
+pub(crate) type Interrupt = dyn Fn() -> bool + Send + Sync;
+
 /// The queue of one store and the thread that serves it.
 pub(crate) struct Gate<E> {
     queue: Mutex<Queue<E>>,
@@ -28,6 +34,8 @@ pub(crate) struct Gate<E> {
 
 struct Queue<E> {
     entries: VecDeque<Entry<E>>,
+    /// How many writes have been queued.
+    writes: u64,
     /// Set once: no more entries are taken, the thread serves what is there and leaves.
     closed: bool,
 }
@@ -42,13 +50,15 @@ struct Pending {
     job: Box<dyn Job>,
     since: Instant,
     deadline: Instant,
+    /// Tells it from the others in the queue.
+    number: u64,
     /// Whether it has to be committed without company, after company failed with it.
     alone: bool,
 }
 
 /// A write with its answer, whatever their types.
 trait Job: Send {
-    fn operation(&self) -> &'static str;
+    fn operation(&self) -> Operation;
     fn apply(&mut self, transaction: &mut dyn Transaction) -> Result<()>;
     fn conclude(self: Box<Self>, outcome: Result<()>);
 }
@@ -60,8 +70,8 @@ struct Typed<W: Write> {
 }
 
 impl<W: Write> Job for Typed<W> {
-    fn operation(&self) -> &'static str {
-        W::NAME
+    fn operation(&self) -> Operation {
+        W::OPERATION
     }
 
     fn apply(&mut self, transaction: &mut dyn Transaction) -> Result<()> {
@@ -85,20 +95,47 @@ fn unanswered() -> Error {
 
 impl<E: WriteEngine> Gate<E> {
     pub(crate) fn new() -> Self {
-        Self { queue: Mutex::new(Queue { entries: VecDeque::new(), closed: false }), arrived: Condvar::new() }
+        Self {
+            queue: Mutex::new(Queue { entries: VecDeque::new(), writes: 0, closed: false }),
+            arrived: Condvar::new(),
+        }
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue<E>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues a write and waits until it is durably stored, refused, or out of patience.
-    pub(crate) fn write<W: Write>(&self, write: W, patience: Duration) -> Result<W::Answer> {
+    /// Queues a write and waits until it is durably stored, refused, or out of patience. While it waits, `interrupt` is
+    /// asked from time to time whether the caller wants it no longer; a write that is being committed is past that.
+    pub(crate) fn write<W: Write>(
+        &self,
+        write: W,
+        patience: Duration,
+        interrupt: Option<&Interrupt>,
+    ) -> Result<W::Answer> {
         let (reply, answer) = sync_channel(1);
         let since = Instant::now();
         let job = Box::new(Typed { write, answer: None, reply });
-        self.push(Entry::Write(Pending { job, since, deadline: since + patience, alone: false }));
-        answer.recv().unwrap_or_else(|_| Err(unanswered()))
+        let number = self.push_write(|number| Pending { job, since, deadline: since + patience, number, alone: false });
+        let Some(interrupt) = interrupt else { return answer.recv().unwrap_or_else(|_| Err(unanswered())) };
+        loop {
+            match answer.recv_timeout(ASK) {
+                Ok(answer) => return answer,
+                Err(RecvTimeoutError::Disconnected) => return Err(unanswered()),
+                Err(RecvTimeoutError::Timeout) if interrupt() && self.withdraw(number) => {
+                    return Err(Error::Interrupted);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    /// Takes a write out of the queue; `false` if it is not there any more.
+    fn withdraw(&self, number: u64) -> bool {
+        let mut queue = self.queue();
+        let before = queue.entries.len();
+        queue.entries.retain(|entry| !matches!(entry, Entry::Write(pending) if pending.number == number));
+        queue.entries.len() < before
     }
 
     /// Runs `task` on the store's engine between writes and waits for its result.
@@ -111,6 +148,16 @@ impl<E: WriteEngine> Gate<E> {
             let _ = reply.send(task(engine));
         })));
         answer.recv().unwrap_or_else(|_| Err(unanswered()))
+    }
+
+    fn push_write(&self, pending: impl FnOnce(u64) -> Pending) -> u64 {
+        let number = {
+            let mut queue = self.queue();
+            queue.writes += 1;
+            queue.writes
+        };
+        self.push(Entry::Write(pending(number)));
+        number
     }
 
     /// An entry that comes after the close is dropped, which its sender sees as a missing answer.
@@ -155,7 +202,7 @@ impl<E: WriteEngine> Gate<E> {
     }
 
     /// Waits for the write lock, then commits a group of the writes at the head of the queue.
-    fn commit_some(&self, engine: &mut E, operation: &'static str) {
+    fn commit_some(&self, engine: &mut E, operation: Operation) {
         loop {
             match engine.begin(operation, self.look_again_at()) {
                 Ok(true) => break,
@@ -228,7 +275,7 @@ impl<E: WriteEngine> Gate<E> {
         let mut taken = Vec::new();
         while taken.len() < most {
             match queue.entries.front() {
-                Some(Entry::Write(pending)) if !(pending.alone && !taken.is_empty()) => {}
+                Some(Entry::Write(pending)) if !pending.alone || taken.is_empty() => {}
                 _ => break,
             }
             let Some(Entry::Write(pending)) = queue.entries.pop_front() else { unreachable!("seen above") };
@@ -305,7 +352,7 @@ impl<E: WriteEngine> Gate<E> {
 }
 
 enum Next<E> {
-    Write(&'static str),
+    Write(Operation),
     Task(Box<dyn FnOnce(&mut E) + Send>),
 }
 

@@ -1,5 +1,27 @@
-//! The session store that every AI agent on a machine can share.
-#![allow(dead_code, unused_imports)]
+//! The session store that every AI agent on a machine can share: sessions, transcripts, search and memory in one file,
+//! used at once by a gateway, command lines, cron runs and sub-agents.
+//!
+//! Two promises come before everything: **no acknowledged message is ever lost; a turn never dies because a sibling is
+//! busy.**
+//!
+//! ```
+//! use hermes_state::{MessageQuery, NewMessage, NewSession, SearchOptions, SessionDb};
+//!
+//! # fn main() -> hermes_state::Result<()> {
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("state.db");
+//! let db = SessionDb::open(path)?;
+//! db.ensure_session(NewSession::new("s1", "cli"))?;
+//! let id = db.append_message("s1", NewMessage::new("user", "Where is the harbour?"))?; // durable when it returns
+//! assert_eq!(db.messages("s1", &MessageQuery::default())?[0].id(), id);
+//! assert_eq!(db.search_messages("harbour", &SearchOptions::default())?[0].id, id);
+//! db.close()
+//! # }
+//! ```
+//!
+//! [`SessionDb`] is the one handle; it may be used from any number of threads, and a call blocks until it is done. The
+//! library reads no environment, no home folder and no terminal, and never prints; what is worth telling goes to
+//! [`tracing`] on the caller's thread.
 
 mod backend;
 mod blank;
@@ -14,11 +36,15 @@ mod op;
 mod query;
 mod raw_json;
 mod session;
+mod status;
 mod title;
 mod transaction;
 mod value;
 
 pub use backend::sqlite::lock::{LockKind, require_lock_kind};
+pub use backend::sqlite::schema::{
+    FTS_STORAGE_VERSION, SCHEMA_SQL, SCHEMA_VERSION, SchemaColumns, parse_schema_columns,
+};
 pub use content::Content;
 pub use db::{OpenOptions, Patience, SessionDb};
 pub use error::{Error, Holder, Result};
@@ -31,5 +57,6 @@ pub use query::search::{ContextLine, SearchHit, SearchOptions, SearchResults, Se
 pub use query::search_text::{MAX_FTS5_QUERY_CHARS, sanitize_fts5_query};
 pub use query::session::{COMPACT_EXCLUDED, SessionQuery};
 pub use session::{NewSession, Session};
+pub use status::{Status, User};
 pub use title::{MAX_TITLE_LENGTH, sanitize_title};
 pub use value::{Columns, Record, Value};

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use crate::blank;
 use crate::error::{Error, Result};
+use crate::query::lineage;
 use crate::transaction::Transaction;
 use crate::value::Value;
 
@@ -39,20 +40,22 @@ fn is_removed(character: char) -> bool {
         | '\u{feff}' | '\u{fff9}'..='\u{fffc}')
 }
 
-/// Whether stepping from `descendant` to parents that ended by compression leads to `ancestor`.
+/// Whether stepping from `descendant` to parents that ended by compression leads to `ancestor`. A sub-agent or a branch
+/// is no continuation of its parent's conversation.
 pub(crate) fn is_compression_ancestor(
     transaction: &mut dyn Transaction,
     ancestor: &str,
     descendant: &Value,
 ) -> Result<bool> {
+    let sql = format!(
+        "SELECT parent.id FROM sessions child JOIN sessions parent ON parent.id = child.parent_session_id \
+         WHERE child.id = ?1 AND parent.end_reason = 'compression' AND {}",
+        lineage::is_continuation("child")
+    );
     let mut seen = HashSet::new();
     let mut current = descendant.clone();
     while seen.insert(current.as_str().unwrap_or_default().to_owned()) {
-        let parent = transaction.scalar(
-            "SELECT parent.id FROM sessions child JOIN sessions parent ON parent.id = child.parent_session_id \
-             WHERE child.id = ?1 AND parent.end_reason = 'compression'",
-            &[current],
-        )?;
+        let parent = transaction.scalar(&sql, &[current])?;
         match parent.as_str() {
             None => return Ok(false),
             Some(found) if found == ancestor => return Ok(true),

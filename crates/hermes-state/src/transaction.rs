@@ -5,7 +5,7 @@ use crate::value::{Columns, Record, Value};
 
 /// A transaction on some backend. Operations hold their SQL once, in the subset that SQLite and PostgreSQL share, with
 /// parameters written `?1`, `?2`, …; a backend whose placeholders differ translates them.
-pub trait Transaction {
+pub(crate) trait Transaction {
     /// Runs one statement and returns how many rows it changed.
     fn execute(&mut self, sql: &str, parameters: &[Value]) -> Result<usize>;
 
@@ -20,7 +20,7 @@ pub trait Transaction {
 
 impl dyn Transaction + '_ {
     /// All rows of a query as records.
-    pub fn records(&mut self, sql: &str, parameters: &[Value]) -> Result<Vec<Record>> {
+    pub(crate) fn records(&mut self, sql: &str, parameters: &[Value]) -> Result<Vec<Record>> {
         let mut rows = Vec::new();
         let columns = self.query(sql, parameters, &mut |values| {
             rows.push(values);
@@ -30,12 +30,12 @@ impl dyn Transaction + '_ {
     }
 
     /// The first row of a query.
-    pub fn first(&mut self, sql: &str, parameters: &[Value]) -> Result<Option<Record>> {
+    pub(crate) fn first(&mut self, sql: &str, parameters: &[Value]) -> Result<Option<Record>> {
         Ok(self.records(sql, parameters)?.into_iter().next())
     }
 
     /// The first column of the first row; NULL if there is no row.
-    pub fn scalar(&mut self, sql: &str, parameters: &[Value]) -> Result<Value> {
+    pub(crate) fn scalar(&mut self, sql: &str, parameters: &[Value]) -> Result<Value> {
         let mut found = None;
         self.query(sql, parameters, &mut |values| {
             if found.is_none() {

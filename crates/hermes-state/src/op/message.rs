@@ -1,6 +1,7 @@
 //! Writes of transcripts.
 
 use super::Write;
+use crate::backend::Operation;
 use crate::clock;
 use crate::error::Result;
 use crate::message::NewMessage;
@@ -31,7 +32,7 @@ impl AppendMessages {
 
 impl Write for AppendMessages {
     type Answer = Vec<i64>;
-    const NAME: &'static str = "append";
+    const OPERATION: Operation = Operation::Transcript;
 
     fn apply(&self, transaction: &mut dyn Transaction) -> Result<Vec<i64>> {
         let ids = self

@@ -13,7 +13,6 @@ pub(crate) struct SetMeta {
 
 impl Write for SetMeta {
     type Answer = ();
-    const NAME: &'static str = "set_meta";
 
     fn apply(&self, transaction: &mut dyn Transaction) -> Result<()> {
         transaction.execute(

@@ -4,6 +4,7 @@ pub(crate) mod message;
 pub(crate) mod meta;
 pub(crate) mod session;
 
+use crate::backend::Operation;
 use crate::error::Result;
 use crate::transaction::Transaction;
 
@@ -14,7 +15,7 @@ pub(crate) trait Write: Send + 'static {
     type Answer: Send + 'static;
 
     /// What siblings see us doing.
-    const NAME: &'static str;
+    const OPERATION: Operation = Operation::Write;
 
     /// Makes the change within a transaction that the gate commits.
     fn apply(&self, transaction: &mut dyn Transaction) -> Result<Self::Answer>;

@@ -20,7 +20,6 @@ const BACKFILLED: &str = "model = COALESCE(model, ?2), model_config = COALESCE(m
 
 impl Write for CreateSession {
     type Answer = ();
-    const NAME: &'static str = "create_session";
 
     fn apply(&self, transaction: &mut dyn Transaction) -> Result<()> {
         let session = &self.0;
@@ -73,8 +72,8 @@ impl Write for CreateSession {
 /// folder, so they come along only when the folder did. A continuation also takes over the conversation's routing; no
 /// other child may, or messages from people would be routed into a sub-agent.
 fn inherit(transaction: &mut dyn Transaction, session: &NewSession) -> Result<()> {
-    let Some(child) =
-        transaction.first("SELECT parent_session_id, cwd FROM sessions WHERE id = ?1", &[session.id.clone()])?
+    let Some(child) = transaction
+        .first("SELECT parent_session_id, cwd FROM sessions WHERE id = ?1", std::slice::from_ref(&session.id))?
     else {
         return Ok(());
     };
@@ -125,7 +124,6 @@ pub(crate) struct EndSession {
 
 impl Write for EndSession {
     type Answer = ();
-    const NAME: &'static str = "end_session";
 
     fn apply(&self, transaction: &mut dyn Transaction) -> Result<()> {
         transaction.execute(
@@ -143,11 +141,12 @@ pub(crate) struct ReopenSession {
 
 impl Write for ReopenSession {
     type Answer = ();
-    const NAME: &'static str = "reopen_session";
 
     fn apply(&self, transaction: &mut dyn Transaction) -> Result<()> {
-        transaction
-            .execute("UPDATE sessions SET ended_at = NULL, end_reason = NULL WHERE id = ?1", &[self.id.clone()])?;
+        transaction.execute(
+            "UPDATE sessions SET ended_at = NULL, end_reason = NULL WHERE id = ?1",
+            std::slice::from_ref(&self.id),
+        )?;
         Ok(())
     }
 }
@@ -160,7 +159,6 @@ pub(crate) struct SetTitle {
 
 impl Write for SetTitle {
     type Answer = bool;
-    const NAME: &'static str = "set_session_title";
 
     fn apply(&self, transaction: &mut dyn Transaction) -> Result<bool> {
         if let Some(wanted) = &self.title {

@@ -42,12 +42,12 @@ pub(crate) fn count(transaction: &mut dyn Transaction, session_id: &Value) -> Re
     let count = if session_id.is_falsy() {
         transaction.scalar("SELECT COUNT(*) FROM messages", &[])
     } else {
-        transaction.scalar("SELECT COUNT(*) FROM messages WHERE session_id = ?1", &[session_id.clone()])
+        transaction.scalar("SELECT COUNT(*) FROM messages WHERE session_id = ?1", std::slice::from_ref(session_id))
     };
     Ok(count?.as_i64().unwrap_or_default())
 }
 
 /// The value of a key of the key-value table.
 pub(crate) fn meta(transaction: &mut dyn Transaction, key: &Value) -> Result<Value> {
-    transaction.scalar("SELECT value FROM state_meta WHERE key = ?1", &[key.clone()])
+    transaction.scalar("SELECT value FROM state_meta WHERE key = ?1", std::slice::from_ref(key))
 }

@@ -89,12 +89,12 @@ pub const COMPACT_EXCLUDED: [&str; 1] = ["system_prompt"];
 
 /// One session by its id.
 pub(crate) fn get(transaction: &mut dyn Transaction, id: &Value) -> Result<Option<Session>> {
-    Ok(transaction.first("SELECT * FROM sessions WHERE id = ?1", &[id.clone()])?.map(Session::new))
+    Ok(transaction.first("SELECT * FROM sessions WHERE id = ?1", std::slice::from_ref(id))?.map(Session::new))
 }
 
 /// The title of a session.
 pub(crate) fn title(transaction: &mut dyn Transaction, id: &Value) -> Result<Option<String>> {
-    let title = transaction.scalar("SELECT title FROM sessions WHERE id = ?1", &[id.clone()])?;
+    let title = transaction.scalar("SELECT title FROM sessions WHERE id = ?1", std::slice::from_ref(id))?;
     Ok(title.as_str().map(str::to_owned))
 }
 

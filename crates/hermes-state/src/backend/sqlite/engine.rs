@@ -11,9 +11,9 @@ use super::errors::{classify, is_busy};
 use super::identity::StoreIdentity;
 use super::journal;
 use super::lock;
-use super::siblings::Queue;
+use super::siblings::{Place, Siblings, Standing};
 use super::transaction::SqliteTransaction;
-use crate::backend::WriteEngine;
+use crate::backend::{Operation, WriteEngine};
 use crate::error::{Error, Holder, Result};
 use crate::transaction::Transaction;
 
@@ -27,7 +27,9 @@ pub(crate) struct SqliteEngine {
     log: WalLength,
     location: Location,
     identity: Option<StoreIdentity>,
-    queue: Queue,
+    siblings: Siblings,
+    /// Our place in the line of those that want to write, from the first attempt to the end of the write.
+    place: Option<Place>,
 }
 
 /// Repeats `attempt` while it is refused for somebody's lock, until `deadline`. One attempt is always made.
@@ -52,14 +54,14 @@ pub(super) fn patiently<T>(
 impl SqliteEngine {
     /// Takes over a connection in its final journal mode on a store that has been read once.
     pub(super) fn new((connection, log): (Connection, WalLength), location: Location) -> Result<Self> {
-        let (identity, queue) = match &location {
+        let (identity, siblings) = match &location {
             Location::File(path) => {
                 let wal = journal::mode(&connection).map_err(|error| classify(path, &error))? == "wal";
-                (Some(StoreIdentity::take(path, wal)?), Queue::join(path))
+                (Some(StoreIdentity::take(path, wal)?), Siblings::join(path))
             }
-            Location::Memory(_) => (None, Queue::none()),
+            Location::Memory(_) => (None, Siblings::none()),
         };
-        Ok(Self { connection, log, location, identity, queue })
+        Ok(Self { connection, log, location, identity, siblings, place: None })
     }
 
     pub(super) fn location(&self) -> &Location {
@@ -98,18 +100,28 @@ impl SqliteEngine {
 }
 
 impl WriteEngine for SqliteEngine {
-    fn begin(&mut self, operation: &'static str, until: Instant) -> Result<bool> {
+    fn begin(&mut self, operation: Operation, until: Instant) -> Result<bool> {
         self.check_identity()?;
-        if !self.queue.wait(operation, until) {
-            return Ok(false);
-        }
-        let begun = patiently(until, || self.connection.execute_batch("BEGIN IMMEDIATE"));
-        match begun.map_err(|error| self.error(&error))? {
-            Some(()) => {
-                self.queue.holding();
-                Ok(true)
+        let place = self.place.get_or_insert_with(|| Place::take(&self.siblings));
+        loop {
+            let standing = place.wait(&self.siblings, until.saturating_duration_since(Instant::now()));
+            if standing != Standing::Behind {
+                match self.connection.execute_batch("BEGIN IMMEDIATE") {
+                    Ok(()) => {
+                        place.holding(&self.siblings, operation);
+                        return Ok(true);
+                    }
+                    Err(error) if is_busy(&error) => {}
+                    Err(error) => return Err(classify(self.location.path(), &error)),
+                }
             }
-            None => Ok(false),
+            let now = Instant::now();
+            if now >= until {
+                return Ok(false);
+            }
+            if standing == Standing::First {
+                thread::sleep(POLL.min(until - now));
+            }
         }
     }
 
@@ -137,7 +149,9 @@ impl WriteEngine for SqliteEngine {
     }
 
     fn end(&mut self) {
-        self.queue.leave();
+        if let Some(place) = self.place.take() {
+            place.leave(&self.siblings);
+        }
         if self.log.calls_for_checkpoint() {
             // Somebody else checkpointing, or a full disk, is no fault of the writes that are done.
             let _ = self.checkpoint();
@@ -145,7 +159,11 @@ impl WriteEngine for SqliteEngine {
     }
 
     fn holder(&mut self) -> Option<Holder> {
-        self.queue.holder().or_else(|| lock::holder::of_write_lock(self.path()))
+        let sibling = self
+            .siblings
+            .holder()
+            .and_then(|sibling| Some(Holder { pid: i32::try_from(sibling.pid).ok()?, program: Some(sibling.program) }));
+        sibling.or_else(|| lock::holder::of_write_lock(self.path()))
     }
 
     fn busy(&self, waited: Duration, holder: Option<Holder>) -> Error {

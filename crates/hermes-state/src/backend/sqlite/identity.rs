@@ -58,11 +58,6 @@ impl StoreIdentity {
         Ok(Self { main: identity(main.to_owned())?, sidecars })
     }
 
-    /// Whether the file at `path` is this store's main file.
-    pub(super) fn is_main(&self, found: FileIdentity) -> bool {
-        self.main.1 == found
-    }
-
     /// Refuses when any of the files is another one now, or gone.
     pub(super) fn check(&self) -> Result<()> {
         for (path, taken) in std::iter::once(&self.main).chain(&self.sidecars) {

@@ -12,5 +12,6 @@ pub(crate) mod lock;
 mod readers;
 pub(crate) mod schema;
 pub(crate) mod siblings;
+mod status;
 pub(crate) mod store;
 mod transaction;

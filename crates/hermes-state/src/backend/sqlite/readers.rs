@@ -1,5 +1,6 @@
 //! A store's reading connections: a few, each lent to one read at a time, none ever waiting for a writer.
 
+use std::path::Path;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -52,6 +53,11 @@ impl Readers {
     /// Runs `read` in one read transaction, so that all its statements see the same state of the store. Runs on a
     /// crew thread; see [`permit`](Readers::permit).
     pub(super) fn read<T>(&self, read: impl FnOnce(&mut dyn Transaction) -> Result<T>) -> Result<T> {
+        self.read_directly(|connection, path| read(&mut SqliteTransaction { connection, path }))
+    }
+
+    /// As [`read`](Readers::read), for reads that are about SQLite itself.
+    pub(super) fn read_directly<T>(&self, read: impl FnOnce(&Connection, &Path) -> Result<T>) -> Result<T> {
         let path = self.location.path();
         let idle = self.pool().idle.pop();
         let connection = match idle {
@@ -82,7 +88,7 @@ impl Readers {
                 });
             }
         }
-        let result = read(&mut SqliteTransaction { connection: &connection, path });
+        let result = read(&connection, path);
         if connection.execute_batch("COMMIT").is_ok() {
             self.pool().idle.push(connection);
         }

@@ -15,11 +15,13 @@ use super::identity::{FileIdentity, sidecar};
 use super::journal;
 use super::lock;
 use super::readers::{Readers, no_thread, on_crew};
-use super::schema::{self, Context, Features, Inspection, Note};
-use crate::backend::WriteEngine;
+use super::schema::{self, Adoption, Context, Features, Inspection, Note};
+use super::status;
+use crate::backend::{Operation, WriteEngine};
 use crate::error::{Error, Result};
-use crate::gate::Gate;
+use crate::gate::{Gate, Interrupt};
 use crate::op::Write;
+use crate::status::Status;
 use crate::transaction::Transaction;
 
 /// The stores this process has open, so that a second handle on a file joins the first.
@@ -34,7 +36,23 @@ type Slot = Arc<Mutex<Weak<Store>>>;
 pub(crate) struct Opening {
     pub(crate) read_only: bool,
     pub(crate) patience: Duration,
-    pub(crate) context: Context,
+    pub(crate) rollback_journal: bool,
+    /// The gateway's `sessions.json`, read only when the file is old enough to be completed from it.
+    pub(crate) sessions_json: Option<PathBuf>,
+    pub(crate) cjk: bool,
+}
+
+impl Opening {
+    fn context(&self) -> Context {
+        Context { sessions_json: None, cjk: self.cjk }
+    }
+
+    /// With what an old file is completed from; a gateway's file that cannot be read has nothing to tell.
+    #[expect(clippy::disallowed_methods, reason = "a file of the gateway, never a store")]
+    fn context_with_sessions(&self) -> Context {
+        let sessions_json = self.sessions_json.as_ref().and_then(|path| std::fs::read_to_string(path).ok());
+        Context { sessions_json, ..self.context() }
+    }
 }
 
 /// An open store.
@@ -101,7 +119,7 @@ impl Store {
             match open_to_write(&at, &how) {
                 Ok(Opened::Writable(mut engine, found)) => {
                     let _ = report.send(Ok(Ok(found)));
-                    served.serve(&mut engine);
+                    served.serve(&mut *engine);
                     engine.close();
                 }
                 Ok(Opened::TooNew(found)) => drop(report.send(Ok(Err(found)))),
@@ -130,7 +148,7 @@ impl Store {
 
     fn open_to_look(location: Location, opening: &Opening, too_new: Option<i64>) -> Result<(Arc<Self>, Vec<Note>)> {
         let readers = Arc::new(Readers::new(location.clone(), true));
-        let (path, context) = (location.path().to_owned(), opening.context.clone());
+        let (path, context) = (location.path().to_owned(), opening.context());
         let (job_readers, job_location) = (readers.clone(), location.clone());
         let features = on_crew(move || {
             let connection = open_onlooker(&job_location).map_err(|error| classify(&path, &error))?;
@@ -156,7 +174,7 @@ impl Store {
         let opening = opening.clone();
         let (features, notes) = gate.with_engine(move |engine| {
             let deadline = Instant::now() + opening.patience;
-            bring_up_to_date(engine, &opening.context, deadline)
+            bring_up_to_date(engine, &opening, deadline)
         })?;
         *self.features.lock().unwrap_or_else(PoisonError::into_inner) = features;
         Ok(notes)
@@ -169,7 +187,7 @@ impl Store {
 
     /// What the file's search indexes can serve.
     pub(crate) fn features(&self) -> Features {
-        self.features.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        *self.features.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs `read` in one read transaction on a connection of its own.
@@ -183,13 +201,41 @@ impl Store {
     }
 
     /// Commits a write; returns when it is durable.
-    pub(crate) fn write<W: Write>(&self, write: W, patience: Duration) -> Result<W::Answer> {
-        self.gate()?.write(write, patience)
+    pub(crate) fn write<W: Write>(
+        &self,
+        write: W,
+        patience: Duration,
+        interrupt: Option<&Interrupt>,
+    ) -> Result<W::Answer> {
+        self.gate()?.write(write, patience, interrupt)
     }
 
     /// Merges the log into the main file as far as that makes nobody wait.
     pub(crate) fn checkpoint(&self) -> Result<()> {
         self.gate()?.with_engine(SqliteEngine::checkpoint)
+    }
+
+    /// How the store stands.
+    pub(crate) fn status(&self) -> Result<Status> {
+        let path = self.path().to_owned();
+        let _permit = self.readers.permit();
+        let readers = self.readers.clone();
+        let reading = on_crew(move || {
+            readers.read_directly(|connection, path| status::read(connection).map_err(|error| classify(path, &error)))
+        })?;
+        Ok(Status {
+            read_only: self.gate().is_err(),
+            main_bytes: status::bytes(&path),
+            wal_bytes: status::bytes(&sidecar(&path, "-wal")),
+            shm_bytes: status::bytes(&sidecar(&path, "-shm")),
+            journal_mode: reading.journal_mode,
+            lock_kind: lock::in_force(),
+            schema_version: reading.schema_version,
+            sessions: reading.sessions,
+            messages: reading.messages,
+            open_by: status::users(&path),
+            path,
+        })
     }
 
     fn gate(&self) -> Result<&Gate<SqliteEngine>> {
@@ -222,7 +268,7 @@ impl Drop for Store {
 type Found = (Features, Vec<Note>);
 
 enum Opened {
-    Writable(SqliteEngine, Found),
+    Writable(Box<SqliteEngine>, Found),
     TooNew(i64),
 }
 
@@ -234,7 +280,7 @@ fn open_to_write(location: &Location, opening: &Opening) -> Result<Opened> {
     }
     let connection = patient_step(location, opening, deadline, || {
         let connection = open_writer(location)?;
-        Ok((schema::inspect(&connection.0, &opening.context)?, connection))
+        Ok((schema::inspect(&connection.0, &opening.context())?, connection))
     })?;
     let (connection, log) = match connection {
         (Inspection::TooNew { found }, _) => return Ok(Opened::TooNew(found)),
@@ -244,13 +290,15 @@ fn open_to_write(location: &Location, opening: &Opening) -> Result<Opened> {
         return Err(Error::ReadOnly { path: location.path().to_owned() });
     }
     patient_step(location, opening, deadline, || {
-        journal::use_wal(&connection)?;
+        if !opening.rollback_journal {
+            journal::use_wal(&connection)?;
+        }
         // Reading once makes the sidecars, which from then on must stay the same.
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))
     })?;
     let mut engine = SqliteEngine::new((connection, log), location.clone())?;
-    let found = bring_up_to_date(&mut engine, &opening.context, deadline)?;
-    Ok(Opened::Writable(engine, found))
+    let found = bring_up_to_date(&mut engine, opening, deadline)?;
+    Ok(Opened::Writable(Box::new(engine), found))
 }
 
 /// Repeats a step of opening while somebody's lock is in its way, as long as the patience lasts.
@@ -272,25 +320,28 @@ fn patient_step<T>(
 }
 
 /// Makes the file what this release expects, in one transaction, if it is not that already.
-fn bring_up_to_date(engine: &mut SqliteEngine, context: &Context, deadline: Instant) -> Result<Found> {
+fn bring_up_to_date(engine: &mut SqliteEngine, opening: &Opening, deadline: Instant) -> Result<Found> {
     let started = Instant::now();
     let path = engine.location().path().to_owned();
     let failed = |error: rusqlite::Error| classify(&path, &error);
-    match patiently(deadline, || schema::inspect(engine.connection(), context)).map_err(failed)? {
+    let too_new = |found| Error::TooNew { path: path.clone(), found, supported: schema::SCHEMA_VERSION };
+    let inspected = patiently(deadline, || schema::inspect(engine.connection(), &opening.context()));
+    let context = match inspected.map_err(failed)? {
         Some(Inspection::UpToDate(features)) => return Ok((features, Vec::new())),
-        Some(Inspection::TooNew { found }) => {
-            return Err(Error::TooNew { path: path.clone(), found, supported: schema::SCHEMA_VERSION });
-        }
-        Some(Inspection::NeedsWork) | None => {}
-    }
-    let done = if engine.begin("open", deadline)? {
-        let adopted = schema::adopt(engine.connection(), context).map_err(failed);
-        match adopted {
-            Ok(found) => engine.commit(deadline).map(|committed| committed.then_some(found)),
+        Some(Inspection::TooNew { found }) => return Err(too_new(found)),
+        Some(Inspection::NeedsWork { sessions_json: true }) => opening.context_with_sessions(),
+        Some(Inspection::NeedsWork { sessions_json: false }) | None => opening.context(),
+    };
+    let done = match engine.begin(Operation::Open, deadline) {
+        Ok(true) => match schema::adopt(engine.connection(), &context).map_err(failed) {
+            Ok(Adoption::Done { features, notes }) => {
+                engine.commit(deadline).map(|committed| committed.then_some((features, notes)))
+            }
+            Ok(Adoption::TooNew { found }) => Err(too_new(found)),
             Err(error) => Err(error),
-        }
-    } else {
-        Ok(None)
+        },
+        Ok(false) => Ok(None),
+        Err(error) => Err(error),
     };
     engine.rollback();
     engine.end();

@@ -66,7 +66,7 @@ impl SqliteTransaction<'_> {
             }
         }
         drop(rows);
-        Ok(Ok(Arc::from_iter(statement.column_names().into_iter().map(Box::from))))
+        Ok(Ok(Arc::from_iter(statement.column_names().map(Box::from))))
     }
 }
 

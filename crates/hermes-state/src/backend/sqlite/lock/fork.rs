@@ -55,6 +55,8 @@ pub(crate) fn process() -> &'static Process {
     match PROCESS.compare_exchange(seen, fresh, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => {
             if !seen.is_null() {
+                #[cfg(target_os = "linux")]
+                super::ofd::in_unannounced_child();
                 forget_the_parent();
             }
             // SAFETY: just published, never freed.
@@ -76,7 +78,7 @@ fn forget_the_parent() {
 }
 
 /// Runs `create` while no fork can happen; forks elsewhere wait for it.
-pub(super) fn while_not_forking<T>(create: impl FnOnce() -> T) -> T {
+pub(crate) fn while_not_forking<T>(create: impl FnOnce() -> T) -> T {
     while CREATING_THREAD.swap(true, Ordering::Acquire) {
         std::thread::yield_now();
     }
@@ -107,7 +109,10 @@ mod salt {
         if result == 0 {
             let salt = GENERATION.load(Ordering::Acquire).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             // SAFETY: SQLite passes a valid buffer, which the system call just filled.
-            unsafe { (*into).st_dev ^= salt as libc::dev_t };
+            let stat = unsafe { &mut *into };
+            #[cfg(target_os = "linux")]
+            let salt = salt ^ super::super::ofd::epoch(stat).wrapping_mul(0xd1b5_4a32_d192_ed03);
+            stat.st_dev ^= salt as libc::dev_t;
         }
         result
     }
@@ -119,7 +124,13 @@ mod salt {
 
     unsafe extern "C" fn salted_stat(path: *const c_char, into: *mut libc::stat) -> c_int {
         // SAFETY: the arguments are SQLite's, passed through unchanged.
-        salted(unsafe { libc::stat(path, into) }, into)
+        let result = unsafe { libc::stat(path, into) };
+        #[cfg(target_os = "linux")]
+        if result == 0 {
+            // SAFETY: as in `salted`.
+            super::super::ofd::verify(unsafe { &*into });
+        }
+        salted(result, into)
     }
 
     pub(super) fn install() {
@@ -197,6 +208,7 @@ mod handlers {
     }
 
     unsafe extern "C" fn child() {
+        crate::backend::sqlite::siblings::close_in_child();
         PROCESS.store(std::ptr::null_mut(), Ordering::Release);
         release();
         forget_the_parent();

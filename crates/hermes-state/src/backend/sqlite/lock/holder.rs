@@ -76,3 +76,28 @@ pub(crate) fn program(pid: i32) -> Option<String> {
 pub(crate) fn program(_pid: i32) -> Option<String> {
     None
 }
+
+/// The processes that have one of these files open, this one included. Every thread is looked at, since a thread may
+/// have a descriptor table of its own; processes of other users show nothing.
+#[cfg(target_os = "linux")]
+pub(crate) fn processes_with(files: &[&Path]) -> Vec<i32> {
+    let entries = |folder: PathBuf| std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut found = Vec::new();
+    for process in entries(PathBuf::from("/proc")) {
+        let Some(pid) = process.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+        let open = entries(process.path().join("task"))
+            .flat_map(|thread| entries(thread.path().join("fd")))
+            .filter_map(|descriptor| std::fs::read_link(descriptor.path()).ok())
+            .any(|target| files.contains(&target.as_path()));
+        if open {
+            found.push(pid);
+        }
+    }
+    found
+}
+
+/// Unknown where there is no `/proc`.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn processes_with(_files: &[&Path]) -> Vec<i32> {
+    Vec::new()
+}

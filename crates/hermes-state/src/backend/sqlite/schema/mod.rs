@@ -1,43 +1,215 @@
-//! stub
+//! What the file must look like: everything that opening a store looks for, and everything that it changes.
+//!
+//! An open asks [`inspect`] in a read transaction. Only if that finds work does it take the write lock and call
+//! [`adopt`], which does all of it in that one transaction: racing processes find either nothing done or everything,
+//! and so does whoever opens the file after a crash. No error of SQLite is taken for "already done".
+
+mod catalog;
+mod cjk;
+mod columns;
+mod fts;
+mod indexes;
+mod migrate;
+mod sessions_json;
+#[cfg(test)]
+mod tests;
+mod usage;
+
+use std::fmt;
+
 use rusqlite::Connection;
-pub(crate) const SCHEMA_VERSION: i64 = 23;
-#[derive(Clone, Default, Debug)]
-pub struct Context {
-    pub sessions_json: Option<String>,
-    pub cjk: bool,
+
+use catalog::Catalog;
+use fts::Layout;
+use migrate::Version;
+
+pub use columns::{SchemaColumns, parse_schema_columns};
+
+/// The version of the schema that this release writes.
+pub const SCHEMA_VERSION: i64 = 23;
+/// The version of the full-text layout, counted apart from the schema.
+pub const FTS_STORAGE_VERSION: i64 = 1;
+
+/// A script, safe to run again, that makes the base tables and base indexes and nothing else.
+pub const SCHEMA_SQL: &str = concat!(include_str!("tables.sql"), include_str!("indexes.sql"));
+const TABLES_SQL: &str = include_str!("tables.sql");
+const INDEXES_SQL: &str = include_str!("indexes.sql");
+const LATE_INDEXES_SQL: &str = include_str!("late_indexes.sql");
+
+/// What an open has to be told, since the library reads no environment.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Context {
+    /// The text of `sessions/sessions.json` in the home folder, which a file older than version 18 is completed from.
+    pub(crate) sessions_json: Option<String>,
+    /// Whether the tokenizer of the cjk index is installed on this host for every program, and switched on.
+    pub(crate) cjk: bool,
 }
-#[derive(Clone, Default, Debug)]
+
+/// What [`inspect`] found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Inspection {
+    /// Nothing to do.
+    UpToDate(Features),
+    /// [`adopt`] would change something.
+    NeedsWork {
+        /// Whether it would look at [`Context::sessions_json`].
+        sessions_json: bool,
+    },
+    /// A newer release has written the file; it may be read, and not a byte of it changed.
+    TooNew {
+        /// The version that the file has.
+        found: i64,
+    },
+}
+
+/// What [`adopt`] did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Adoption {
+    /// The file is up to date now.
+    Done {
+        /// What a handle on it may use.
+        features: Features,
+        /// What the caller should log.
+        notes: Vec<Note>,
+    },
+    /// A newer release came first; nothing was touched.
+    TooNew {
+        /// The version that the file has.
+        found: i64,
+    },
+}
+
+/// What of a file's full-text indexes may be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Features {
-    pub fts: bool,
-    pub trigram: bool,
-    pub cjk: bool,
-    pub legacy_fts: bool,
+    /// `messages_fts` is there and kept.
+    pub(crate) fts: bool,
+    /// `messages_fts_trigram` is there and kept.
+    pub(crate) trigram: bool,
+    /// `messages_fts_cjk` is there, kept and complete.
+    pub(crate) cjk: bool,
+    /// The indexes have the layout of older releases: one column, and no markers.
+    pub(crate) legacy_fts: bool,
 }
-#[derive(Debug)]
-pub(crate) struct Note;
-impl std::fmt::Display for Note {
-    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        Ok(())
+
+/// Something that happened to a file and that its owner may want to know. The caller logs it after the commit: code of
+/// others, as loggers are, must not run under the write lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Note {
+    /// The data of an older version was brought up to date.
+    Migrated {
+        /// That version.
+        from: i64,
+    },
+    /// So many sessions lost a title that a later session has too.
+    TitlesCleared(usize),
+    /// So many usage rows were dropped because their session no longer exists.
+    UsageOfGoneSessions(usize),
+    /// Triggers of the index had gone missing; it was filled anew.
+    IndexRebuilt(&'static str),
+    /// The tokenizer is gone from this host, so the cjk index was taken out of service.
+    CjkDetached,
+    /// The cjk index could not be made; this is what SQLite said.
+    CjkUnavailable(String),
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Migrated { from } => write!(f, "brought a file of schema version {from} to version {SCHEMA_VERSION}"),
+            Self::TitlesCleared(count) => {
+                write!(f, "cleared the duplicate titles of {count} session(s); the latest of each title keeps it")
+            }
+            Self::UsageOfGoneSessions(count) => {
+                write!(f, "dropped {count} usage row(s) of sessions that no longer exist")
+            }
+            Self::IndexRebuilt(table) => {
+                write!(f, "rebuilt the full-text index {table}, which was not kept for a while")
+            }
+            Self::CjkDetached => write!(
+                f,
+                "the cjk tokenizer is not installed here: its index is out of use until the search storage is optimised where it is"
+            ),
+            Self::CjkUnavailable(error) => write!(f, "the cjk index cannot be used: {error}"),
+        }
     }
 }
-pub(crate) enum Inspection {
-    UpToDate(Features),
-    NeedsWork,
-    TooNew { found: i64 },
-}
-pub(crate) fn inspect(c: &Connection, _: &Context) -> rusqlite::Result<Inspection> {
-    let n: i64 =
-        c.query_row("select count(*) from sqlite_schema where name='messages_fts_update'", [], |r| r.get(0))?;
-    Ok(if n == 0 {
-        Inspection::NeedsWork
+
+/// Whether an open has to change anything; reads only, and little.
+///
+/// # Errors
+///
+/// Whatever SQLite reports.
+pub(crate) fn inspect(conn: &Connection, context: &Context) -> rusqlite::Result<Inspection> {
+    let catalog = Catalog::read(conn)?;
+    let version = Version::read(conn, &catalog)?;
+    if let Some(found) = version.newer() {
+        return Ok(Inspection::TooNew { found });
+    }
+    // In this order: what comes later reads tables and columns that what comes first has found complete.
+    let up_to_date = version.is_settled()
+        && columns::complete(conn, &catalog)?
+        && indexes::complete(&catalog)?
+        && usage::complete(conn, &catalog)?
+        && fts::complete(&catalog)
+        && cjk::complete(conn, &catalog, context)?
+        && !has_messages_without_state(conn)?
+        && migrate::is_stamped(conn, &catalog)?;
+    if up_to_date {
+        Ok(Inspection::UpToDate(features_of(conn, &catalog, context)?))
     } else {
-        Inspection::UpToDate(Features { fts: true, trigram: true, cjk: false, legacy_fts: false })
+        Ok(Inspection::NeedsWork { sessions_json: version.is_below(18) })
+    }
+}
+
+/// Brings a file of any older release, or an empty one, to the shape that this release works on.
+///
+/// The caller has begun an immediate transaction and commits it, or rolls back on an error. The pragmas of the
+/// connection are set before; foreign keys are expected to be on.
+///
+/// # Errors
+///
+/// Whatever SQLite reports; a lock error too, none is swallowed.
+pub(crate) fn adopt(conn: &Connection, context: &Context) -> rusqlite::Result<Adoption> {
+    let mut notes = Vec::new();
+    // Each step reads the catalogue anew, since the one before has changed it.
+    let catalog = || Catalog::read(conn);
+    if let Some(found) = Version::read(conn, &catalog()?)?.newer() {
+        return Ok(Adoption::TooNew { found });
+    }
+    conn.execute_batch(TABLES_SQL)?;
+    columns::reconcile(conn)?;
+    usage::ensure(conn, &catalog()?, &mut notes)?;
+    indexes::ensure(conn, &catalog()?, &mut notes)?;
+    fts::ensure(conn, &catalog()?, &mut notes)?;
+    cjk::ensure(conn, &catalog()?, context, &mut notes)?;
+    if has_messages_without_state(conn)? {
+        conn.execute("UPDATE messages SET active = 1 WHERE active IS NULL", [])?;
+    }
+    migrate::run(conn, &catalog()?, context, &mut notes)?;
+    migrate::stamp(conn, &catalog()?)?;
+    Ok(Adoption::Done { features: features_of(conn, &catalog()?, context)?, notes })
+}
+
+/// What a handle that may not change the file can use of it.
+///
+/// # Errors
+///
+/// Whatever SQLite reports.
+pub(crate) fn features(conn: &Connection, context: &Context) -> rusqlite::Result<Features> {
+    features_of(conn, &Catalog::read(conn)?, context)
+}
+
+fn features_of(conn: &Connection, catalog: &Catalog, context: &Context) -> rusqlite::Result<Features> {
+    Ok(Features {
+        fts: fts::is_kept(&fts::MESSAGES, catalog),
+        trigram: fts::is_kept(&fts::TRIGRAM, catalog),
+        cjk: cjk::serves(conn, catalog, context)?,
+        legacy_fts: Layout::of(catalog).is_legacy(),
     })
 }
-pub(crate) fn adopt(c: &Connection, _: &Context) -> rusqlite::Result<(Features, Vec<Note>)> {
-    c.execute_batch(include_str!("/tmp/stub.sql"))?;
-    Ok((Features { fts: true, trigram: true, cjk: false, legacy_fts: false }, vec![]))
-}
-pub(crate) fn features(_: &Connection, _: &Context) -> rusqlite::Result<Features> {
-    Ok(Features { fts: true, trigram: true, cjk: false, legacy_fts: false })
+
+/// Whether a message is neither active nor inactive, as a column added without a default left them.
+fn has_messages_without_state(conn: &Connection) -> rusqlite::Result<bool> {
+    conn.query_row("SELECT EXISTS (SELECT 1 FROM messages WHERE active IS NULL)", [], |row| row.get(0))
 }

@@ -1,0 +1,46 @@
+//! The Python face: what importing, holding open and replaying cost there.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::report::{Budget, Report, median};
+use crate::workload::{message, store};
+
+fn say(interpreter: &str, script: &str, path: &Path) -> f64 {
+    let output = Command::new(interpreter).arg("-c").arg(script).arg(path).output().expect("the interpreter runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).trim().parse().expect("a number")
+}
+
+pub(crate) fn measure(report: &mut Report, interpreter: &str) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, db) = store(folder.path(), "state.db");
+    let batch: Vec<_> = (0..4000)
+        .map(|n| {
+            if n % 5 == 0 {
+                let calls = serde_json::json!([{"id": format!("k{n}"), "type": "function",
+                    "function": {"name": "read_file", "arguments": "{\"path\": \"src/lib.rs\"}"}}]);
+                message(n).tool_calls(calls)
+            } else {
+                message(n)
+            }
+        })
+        .collect();
+    db.append_messages("s", batch).expect("appends");
+    drop(db);
+    let several = |script: &str| median(&(0..9).map(|_| say(interpreter, script, &path)).collect::<Vec<_>>());
+    let import =
+        several("import time; t = time.perf_counter(); import hermes_state; print((time.perf_counter() - t) * 1e3)");
+    report.figure("Python: import hermes_state, median", import, "ms", &Budget::AtMost(25.0));
+    let resident = several(
+        "import sys, hermes_state\ndb = hermes_state.SessionDB(sys.argv[1])\ndb.session_count()\n\
+         print(int(next(l for l in open('/proc/self/status') if l.startswith('VmRSS')).split()[1]) / 1024)",
+    );
+    report.figure("Python: resident with an open store, median", resident, "MB", &Budget::AtMost(25.0));
+    let replay = several(
+        "import sys, time, statistics, hermes_state\ndb = hermes_state.SessionDB(sys.argv[1])\nspent = []\n\
+         for _ in range(9):\n    t = time.perf_counter(); m = db.get_messages_as_conversation('s'); \
+         spent.append((time.perf_counter() - t) * 1e3); assert len(m) == 4000\nprint(statistics.median(spent))",
+    );
+    report.figure("Python: replay of 4,000 messages into dicts, median", replay, "ms", &Budget::AtMost(15.0));
+}

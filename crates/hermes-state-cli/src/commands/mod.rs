@@ -1,0 +1,10 @@
+//! The subcommands, one file each: parse, call the store, print.
+
+pub(crate) mod completions;
+pub(crate) mod demo;
+pub(crate) mod list;
+pub(crate) mod man;
+pub(crate) mod record;
+pub(crate) mod search;
+pub(crate) mod show;
+pub(crate) mod status;

@@ -1,0 +1,88 @@
+//! `status`: what the store is made of, and who has it open.
+
+use hermes_state::{Status, User};
+use serde_json::{Value as Json, json};
+
+use crate::arguments::Global;
+use crate::error::CommandError;
+use crate::output::Output;
+use crate::store;
+use crate::text::{bytes, thousands, visible};
+
+pub(crate) fn run(global: &Global, out: &mut Output) -> Result<(), CommandError> {
+    let looked = store::look(global)?;
+    let Some(db) = &looked.db else {
+        if out.json {
+            return out.document(&json!({ "store": looked.path, "exists": false }));
+        }
+        looked.note_if_missing();
+        return Ok(());
+    };
+    let mut status = db.status()?;
+    // Whoever asks does not want to hear of the one who answers.
+    status.open_by.retain(|user| u32::try_from(user.pid) != Ok(std::process::id()));
+    if out.json { out.document(&view(&status)) } else { write(out, &status) }
+}
+
+fn view(status: &Status) -> Json {
+    let open_by = status.open_by.iter().map(|user| {
+        json!({
+            "pid": user.pid,
+            "program": user.program,
+            "takes_turns": user.takes_turns,
+            "operation": user.operation,
+            "waiting_seconds": user.waiting.map(|time| time.as_secs_f64()),
+            "holding_seconds": user.holding.map(|time| time.as_secs_f64()),
+        })
+    });
+    json!({
+        "store": status.path,
+        "exists": true,
+        "main_bytes": status.main_bytes,
+        "wal_bytes": status.wal_bytes,
+        "shm_bytes": status.shm_bytes,
+        "journal_mode": status.journal_mode,
+        "lock_kind": status.lock_kind.name(),
+        "schema_version": status.schema_version,
+        "sessions": status.sessions,
+        "messages": status.messages,
+        "open_by": open_by.collect::<Vec<Json>>(),
+    })
+}
+
+fn write(out: &mut Output, status: &Status) -> Result<(), CommandError> {
+    let count = |number: i64| thousands(number.unsigned_abs());
+    let schema = status.schema_version.map_or_else(|| "none".to_owned(), |version| version.to_string());
+    let mut rows = vec![
+        ("store", visible(&status.path.display().to_string()).into_owned()),
+        ("size", bytes(status.main_bytes)),
+        ("log", format!("{} (-wal), {} (-shm)", bytes(status.wal_bytes), bytes(status.shm_bytes))),
+        ("journal mode", status.journal_mode.clone()),
+        ("locks", status.lock_kind.name().to_owned()),
+        ("schema version", schema),
+        ("sessions", count(status.sessions)),
+        ("messages", count(status.messages)),
+    ];
+    if status.open_by.is_empty() {
+        rows.push(("open in", "no other process".to_owned()));
+    }
+    rows.extend(status.open_by.iter().map(|user| ("open in", describe(user))));
+    out.table(&[], rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect())
+}
+
+fn describe(user: &User) -> String {
+    let mut text = format!("pid {}", user.pid);
+    if let Some(program) = &user.program {
+        text.push_str(&format!(" ({})", visible(program)));
+    }
+    if !user.takes_turns {
+        text.push_str(", an older release or another program");
+    }
+    let operation = user.operation.as_deref().map(|operation| format!(" for {operation}")).unwrap_or_default();
+    if let Some(time) = user.holding {
+        text.push_str(&format!(", has held the write lock{operation} for {:.1} s", time.as_secs_f64()));
+    } else if let Some(time) = user.waiting {
+        text.push_str(&format!(", has waited for the write lock{operation} for {:.1} s", time.as_secs_f64()));
+    }
+    text
+}

@@ -1,0 +1,8 @@
+//! The command as its users meet it: real processes on temporary stores.
+
+mod documented;
+mod errors;
+mod look;
+mod record;
+mod watch;
+mod world;

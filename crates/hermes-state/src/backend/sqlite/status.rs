@@ -1,0 +1,74 @@
+//! Looks at a store for `status`: its files by `stat`, its settings by reading, its users by what the kernel shows.
+
+use std::path::Path;
+
+use rusqlite::Connection;
+
+use super::identity::sidecar;
+use super::{journal, lock, siblings};
+use crate::status::User;
+
+/// What has to be read through a connection.
+pub(super) struct Reading {
+    pub(super) journal_mode: String,
+    pub(super) schema_version: Option<i64>,
+    pub(super) sessions: i64,
+    pub(super) messages: i64,
+}
+
+/// Reads it. Tables that are not there count nothing: an empty file is a store that nobody has begun.
+pub(super) fn read(connection: &Connection) -> rusqlite::Result<Reading> {
+    let exists = |table: &str| {
+        connection.query_row("SELECT COUNT(*) FROM sqlite_schema WHERE type = 'table' AND name = ?1", [table], |row| {
+            row.get::<_, i64>(0)
+        })
+    };
+    let count = |table: &str| match exists(table)? {
+        0 => Ok(0),
+        _ => connection.query_row(&format!("SELECT COUNT(*) FROM {table}"), [], |row| row.get(0)),
+    };
+    let schema_version = match exists("schema_version")? {
+        0 => None,
+        _ => connection.query_row("SELECT MAX(version) FROM schema_version", [], |row| row.get(0))?,
+    };
+    Ok(Reading {
+        journal_mode: journal::mode(connection)?,
+        schema_version,
+        sessions: count("sessions")?,
+        messages: count("messages")?,
+    })
+}
+
+/// The length of a file, 0 if there is none.
+pub(super) fn bytes(path: &Path) -> u64 {
+    std::fs::metadata(path).map_or(0, |found| found.len())
+}
+
+/// Everybody who has the store open: those that registered, and those the kernel shows to hold one of its files.
+pub(super) fn users(path: &Path) -> Vec<User> {
+    let mut users: Vec<User> = siblings::list(path)
+        .into_iter()
+        .map(|sibling| User {
+            pid: i32::try_from(sibling.pid).unwrap_or_default(),
+            program: Some(sibling.program),
+            takes_turns: true,
+            operation: sibling.operation.map(str::to_owned),
+            waiting: sibling.waiting_for,
+            holding: sibling.holding_for,
+        })
+        .collect();
+    for pid in lock::holder::processes_with(&[path, &sidecar(path, "-wal")]) {
+        if users.iter().all(|user| user.pid != pid) {
+            users.push(User {
+                pid,
+                program: lock::holder::program(pid),
+                takes_turns: false,
+                operation: None,
+                waiting: None,
+                holding: None,
+            });
+        }
+    }
+    users.sort_by_key(|user| user.pid);
+    users
+}

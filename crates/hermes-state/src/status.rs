@@ -1,0 +1,52 @@
+//! What a store looks like from outside: its files, its settings, and who uses it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::backend::sqlite::lock::LockKind;
+
+/// The state of a store at one moment.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Status {
+    /// The main file.
+    pub path: PathBuf,
+    /// Whether the handle that was asked only reads.
+    pub read_only: bool,
+    /// Bytes of the main file.
+    pub main_bytes: u64,
+    /// Bytes of the write-ahead log; 0 without one.
+    pub wal_bytes: u64,
+    /// Bytes of the log's shared index; 0 without one.
+    pub shm_bytes: u64,
+    /// The journal mode in effect: `wal`, or `delete` where the file system cannot bear a shared log.
+    pub journal_mode: String,
+    /// By which means this process holds its locks.
+    pub lock_kind: LockKind,
+    /// The schema version of the file; `None` in a file without one.
+    pub schema_version: Option<i64>,
+    /// Stored sessions.
+    pub sessions: i64,
+    /// Stored messages, in any state.
+    pub messages: i64,
+    /// The processes that have the store open, as far as this user may see them.
+    pub open_by: Vec<User>,
+}
+
+/// A process that has a store open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct User {
+    /// Its process id.
+    pub pid: i32,
+    /// The program it runs, if the system tells.
+    pub program: Option<String>,
+    /// Whether it runs this release or one like it and takes its turn among them; older releases do not.
+    pub takes_turns: bool,
+    /// What it is writing or waiting to write.
+    pub operation: Option<String>,
+    /// How long it has been waiting for its turn.
+    pub waiting: Option<Duration>,
+    /// How long it has held the write lock.
+    pub holding: Option<Duration>,
+}
