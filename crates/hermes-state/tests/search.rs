@@ -352,22 +352,33 @@ fn a_handle_that_only_looks_searches() {
 }
 
 /// The layout of releases before schema version 23: one column, own text, tool rows among the trigrams.
-const LEGACY: &str = "
-    DROP TABLE messages_fts; DROP TABLE messages_fts_trigram; DROP VIEW messages_fts_trigram_src;
-    DROP TRIGGER messages_fts_insert; DROP TRIGGER messages_fts_delete; DROP TRIGGER messages_fts_update;
-    DROP TRIGGER messages_fts_trigram_insert; DROP TRIGGER messages_fts_trigram_delete;
-    DROP TRIGGER messages_fts_trigram_update;
-    CREATE VIRTUAL TABLE messages_fts USING fts5(content);
-    CREATE VIRTUAL TABLE messages_fts_trigram USING fts5(content, tokenize='trigram');
-    INSERT INTO messages_fts(rowid, content) SELECT id, COALESCE(content, '') || ' ' || COALESCE(tool_name, '') || ' ' ||
-        COALESCE(tool_calls, '') FROM messages;
-    INSERT INTO messages_fts_trigram(rowid, content) SELECT rowid, content FROM messages_fts;
-    UPDATE schema_version SET version = 22;";
+fn legacy_layout() -> String {
+    let mut sql = "DROP VIEW messages_fts_trigram_src; UPDATE schema_version SET version = 22;".to_owned();
+    let text = |row: &str| {
+        let columns = ["content", "tool_name", "tool_calls"];
+        columns.map(|column| format!("COALESCE({row}{column}, '')")).join(" || ' ' || ")
+    };
+    for (table, tokenize) in [("messages_fts", ""), ("messages_fts_trigram", ", tokenize='trigram'")] {
+        let insert = format!("INSERT INTO {table}(rowid, content)");
+        let add = format!("{insert} VALUES (new.id, {})", text("new."));
+        let remove = format!("DELETE FROM {table} WHERE rowid = old.id");
+        sql += &format!(
+            "DROP TABLE {table}; CREATE VIRTUAL TABLE {table} USING fts5(content{tokenize});
+             DROP TRIGGER {table}_insert; DROP TRIGGER {table}_delete; DROP TRIGGER {table}_update;
+             CREATE TRIGGER {table}_insert AFTER INSERT ON messages BEGIN {add}; END;
+             CREATE TRIGGER {table}_delete AFTER DELETE ON messages BEGIN {remove}; END;
+             CREATE TRIGGER {table}_update AFTER UPDATE ON messages BEGIN {remove}; {add}; END;
+             {insert} SELECT id, {} FROM messages;",
+            text(""),
+        );
+    }
+    sql
+}
 
 #[test]
 fn files_of_older_releases_are_searched() {
     let mut world = World::saying(&["run tools/build.sh heron", "下周去杭州西湖拍照"]);
-    world.change(LEGACY);
+    world.change(&legacy_layout());
     let looking = SessionDb::open_read_only(world.path()).unwrap();
     for (query, id) in [("heron", 1), ("tools/build.sh", 1), ("杭州西湖", 2), ("eron", 1), ("西湖", 2)] {
         let results = looking.search_messages(query, &SearchOptions::default()).unwrap();
