@@ -365,4 +365,16 @@ mod tests {
         let json = RawJson::parse(r#"{"a": [NaN, 1.5, "\ud800"], "b": {"c": true}}"#).unwrap();
         assert_eq!(json.to_value(), json!({"a": [null, 1.5, "\u{fffd}"], "b": {"c": true}}));
     }
+
+    proptest::proptest! {
+        #[test]
+        fn text_is_json_where_others_say_so(text in r#"([\[\]{}:, "]|\\[ntu]|d8[0-9]{2}|-?[0-9.eE]{1,3}|true|null|é){0,12}"#) {
+            let others: Result<Json, _> = serde_json::from_str(&text);
+            let ours = RawJson::parse(&text);
+            let value = ours.map(RawJson::to_value);
+            if let Ok(others) = others {
+                proptest::prop_assert_eq!(Some(others), value);
+            }
+        }
+    }
 }

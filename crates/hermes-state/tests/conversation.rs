@@ -1,6 +1,6 @@
 //! Transcripts as conversations for replay.
 
-use hermes_state::{ConversationMessage, ConversationOptions, NewMessage, NewSession, SessionDb, ToolCalls, Value};
+use hermes_state::{ConversationMessage, ConversationOptions, NewMessage, NewSession, SessionDb, ToolCalls};
 use serde_json::json;
 
 const ANCESTORS: ConversationOptions =

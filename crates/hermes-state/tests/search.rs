@@ -200,6 +200,14 @@ fn scans_see_percent_and_underscore_as_they_are_and_ignore_case() {
 }
 
 #[test]
+fn text_behind_a_nul_is_found() {
+    let world = World::saying(&["x\0y porcupine 茶", "run a/b\0c/d"]);
+    assert_eq!(world.ids("porcupine"), [1]);
+    assert_eq!(world.ids("茶"), [1]);
+    assert_eq!(world.ids("c/d"), [2]);
+}
+
+#[test]
 fn words_prefixes_phrases_and_operators_mean_what_they_do_in_the_index() {
     let world = World::saying(&["the red lamp", "a lamppost, red", "blue lamp red"]);
     for (query, ids) in [
@@ -309,7 +317,7 @@ fn neighbours_are_found_far_away() {
 
 #[test]
 fn rewound_messages_are_hidden_from_hits_and_context() {
-    let mut world = World::saying(&["one", "two", "three", "four", "undo zebrafinch2", "answer"]);
+    let mut world = World::saying(&["one", "two", "three", "four", "undo zebrafinch2 茶", "answer"]);
     world.behind_its_back("UPDATE messages SET active = 0 WHERE id >= 5");
     world.say("s", "user", "fresh");
     assert!(world.ids("zebrafinch2").is_empty());
@@ -320,8 +328,9 @@ fn rewound_messages_are_hidden_from_hits_and_context() {
         contents(&hits[0]).join(",")
     };
     assert_eq!(around("four", &SearchOptions::default()), "three,four,fresh");
-    assert_eq!(around("four", &audit), "three,four,undo zebrafinch2");
-    assert!(world.ids("sh").is_empty(), "scans hide them too");
+    assert_eq!(around("four", &audit), "three,four,undo zebrafinch2 茶");
+    assert!(world.ids("茶").is_empty(), "scans hide them too");
+    assert_eq!(world.ids_with("茶", &audit), [5]);
 }
 
 #[test]
@@ -343,22 +352,33 @@ fn a_handle_that_only_looks_searches() {
 }
 
 /// The layout of releases before schema version 23: one column, own text, tool rows among the trigrams.
-const LEGACY: &str = "
-    DROP TABLE messages_fts; DROP TABLE messages_fts_trigram; DROP VIEW messages_fts_trigram_src;
-    DROP TRIGGER messages_fts_insert; DROP TRIGGER messages_fts_delete; DROP TRIGGER messages_fts_update;
-    DROP TRIGGER messages_fts_trigram_insert; DROP TRIGGER messages_fts_trigram_delete;
-    DROP TRIGGER messages_fts_trigram_update;
-    CREATE VIRTUAL TABLE messages_fts USING fts5(content);
-    CREATE VIRTUAL TABLE messages_fts_trigram USING fts5(content, tokenize='trigram');
-    INSERT INTO messages_fts(rowid, content) SELECT id, COALESCE(content, '') || ' ' || COALESCE(tool_name, '') || ' ' ||
-        COALESCE(tool_calls, '') FROM messages;
-    INSERT INTO messages_fts_trigram(rowid, content) SELECT rowid, content FROM messages_fts;
-    UPDATE schema_version SET version = 22;";
+fn legacy_layout() -> String {
+    let mut sql = "DROP VIEW messages_fts_trigram_src; UPDATE schema_version SET version = 22;".to_owned();
+    let text = |row: &str| {
+        let columns = ["content", "tool_name", "tool_calls"];
+        columns.map(|column| format!("COALESCE({row}{column}, '')")).join(" || ' ' || ")
+    };
+    for (table, tokenize) in [("messages_fts", ""), ("messages_fts_trigram", ", tokenize='trigram'")] {
+        let insert = format!("INSERT INTO {table}(rowid, content)");
+        let add = format!("{insert} VALUES (new.id, {})", text("new."));
+        let remove = format!("DELETE FROM {table} WHERE rowid = old.id");
+        sql += &format!(
+            "DROP TABLE {table}; CREATE VIRTUAL TABLE {table} USING fts5(content{tokenize});
+             DROP TRIGGER {table}_insert; DROP TRIGGER {table}_delete; DROP TRIGGER {table}_update;
+             CREATE TRIGGER {table}_insert AFTER INSERT ON messages BEGIN {add}; END;
+             CREATE TRIGGER {table}_delete AFTER DELETE ON messages BEGIN {remove}; END;
+             CREATE TRIGGER {table}_update AFTER UPDATE ON messages BEGIN {remove}; {add}; END;
+             {insert} SELECT id, {} FROM messages;",
+            text(""),
+        );
+    }
+    sql
+}
 
 #[test]
 fn files_of_older_releases_are_searched() {
     let mut world = World::saying(&["run tools/build.sh heron", "下周去杭州西湖拍照"]);
-    world.change(LEGACY);
+    world.change(&legacy_layout());
     let looking = SessionDb::open_read_only(world.path()).unwrap();
     for (query, id) in [("heron", 1), ("tools/build.sh", 1), ("杭州西湖", 2), ("eron", 1), ("西湖", 2)] {
         let results = looking.search_messages(query, &SearchOptions::default()).unwrap();
@@ -462,5 +482,22 @@ fn diagnostics_name_who_answers() {
     let world = World::new();
     for (query, path) in [("()", "empty"), ("a/b", "fts5"), ("杭州西湖", "trigram"), ("西湖", "like_scan")] {
         assert_eq!(world.db.describe_search_path(query).unwrap(), path);
+    }
+}
+
+/// Characters that mean something somewhere on the way of a query, and some that mean nothing anywhere.
+const AWKWARD: &str = "[\"*+(){}:^.\\-_'%\\\\\u{0}\u{1a} \u{a0}aB7é茶西\u{3000}🙂\u{301}ſANDORT]{0,12}";
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig { cases: 24, ..Default::default() })]
+    #[test]
+    fn no_query_fails(queries in proptest::collection::vec(AWKWARD, 16)) {
+        let world = World::saying(&["aB7 é茶西 AND", "B_7-a.B 🙂'%"]);
+        for query in queries {
+            for options in [page(20, 0), page(1, 1), of_role("tool")] {
+                let results = world.db.search_messages(&query, &options);
+                proptest::prop_assert!(results.as_ref().is_ok_and(|found| !found.degraded), "{query:?}: {results:?}");
+            }
+        }
     }
 }

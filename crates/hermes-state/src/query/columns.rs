@@ -17,17 +17,17 @@ impl MessageColumns {
         self.0.iter().any(|name| &**name == column)
     }
 
-    /// The column of the messages table called `m`, NULL if it is missing.
-    pub(crate) fn get(&self, column: &str) -> String {
-        if self.has(column) { format!("m.{column}") } else { "NULL".to_owned() }
+    /// The column of the messages table under this name, NULL if it is missing.
+    pub(crate) fn of(&self, table: &str, column: &str) -> String {
+        if self.has(column) { format!("{table}.{column}") } else { "NULL".to_owned() }
     }
 
-    /// The row is part of the conversation as it stands. Before releases knew rewinding, all were.
+    /// The row `m` is part of the conversation as it stands. Before releases knew rewinding, all were.
     pub(crate) fn is_active(&self) -> &'static str {
         if self.has("active") { "m.active = 1" } else { "1 = 1" }
     }
 
-    /// The row was not rewound: it is active, or compaction archived it.
+    /// The row `m` was not rewound: it is active, or compaction archived it.
     pub(crate) fn is_visible(&self) -> &'static str {
         match (self.has("active"), self.has("compacted")) {
             (true, true) => "(m.active = 1 OR m.compacted = 1)",

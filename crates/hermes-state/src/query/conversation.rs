@@ -281,7 +281,7 @@ pub(crate) fn read(
     } else {
         vec![session_id.to_owned()]
     };
-    let messages = rows(transaction, &sessions, options.include_inactive)?;
+    let messages = rows(transaction, &sessions, session_id, options.include_inactive)?;
     let messages = messages.into_iter().map(|(_, message)| message);
     let messages = if options.include_ancestors { without_replayed(messages) } else { messages.collect() };
     let messages = without_review_harness(messages);
@@ -301,8 +301,8 @@ pub struct ResumeConversations {
 /// Both conversations of a resumed session, from one read.
 pub(crate) fn resume(transaction: &mut dyn Transaction, session_id: &str) -> Result<ResumeConversations> {
     let sessions = lineage::root_to_tip(transaction, session_id)?;
-    let messages = rows(transaction, &sessions, false)?;
-    let own = messages.iter().filter(|(session, _)| session == session_id).map(|(_, message)| message.clone());
+    let messages = rows(transaction, &sessions, session_id, false)?;
+    let own = messages.iter().filter(|(own, _)| *own).map(|(_, message)| message.clone());
     let model_history = alternation::repair(without_review_harness(own.collect()));
     let all = messages.into_iter().map(|(_, message)| message);
     Ok(ResumeConversations { model_history, display_history: without_review_harness(without_replayed(all)) })
@@ -315,32 +315,32 @@ pub(crate) fn ancestors(transaction: &mut dyn Transaction, session_id: &str) -> 
     if sessions.is_empty() {
         return Ok(Vec::new());
     }
-    let messages = rows(transaction, &sessions, false)?;
+    let messages = rows(transaction, &sessions, session_id, false)?;
     Ok(without_review_harness(without_replayed(messages.into_iter().map(|(_, message)| message))))
 }
 
-/// The messages of these sessions in the order of insertion, each with its session.
+/// The messages of these sessions in the order of insertion, each with whether it is of the session `own`.
 fn rows(
     transaction: &mut dyn Transaction,
     sessions: &[String],
+    own: &str,
     include_inactive: bool,
-) -> Result<Vec<(String, ConversationMessage)>> {
+) -> Result<Vec<(bool, ConversationMessage)>> {
     let columns = MessageColumns::read(transaction)?;
     let mut statement = Statement::default();
-    let names = COLUMNS.map(|name| columns.get(name)).join(", ");
-    let among = statement.bind_all(sessions);
+    let names = COLUMNS.map(|name| columns.of("x", name)).join(", ");
+    let (own, among) = (statement.bind(own), statement.bind_all(sessions));
     let state = if include_inactive { "1 = 1" } else { columns.is_active() };
+    // First the ids, from the sessions' index alone: sorting whole rows would cost more than reading them.
     statement.push(&format!(
-        "SELECT m.session_id, {names} FROM messages m WHERE m.session_id IN ({among}) AND {state} ORDER BY m.id"
+        "SELECT CASE WHEN x.session_id = {own} THEN 1 ELSE 0 END, {names} FROM messages x WHERE x.id IN \
+         (SELECT m.id FROM messages m WHERE m.session_id IN ({among}) AND {state}) ORDER BY x.id"
     ));
     let mut messages = Vec::new();
     transaction.query(&statement.sql, &statement.parameters, &mut |values| {
         let mut values = values.into_iter();
-        let session = match values.next() {
-            Some(Value::Text(session)) => session,
-            _ => String::new(),
-        };
-        messages.push((session, ConversationMessage::read(values)));
+        let own = values.next() == Some(Value::Integer(1));
+        messages.push((own, ConversationMessage::read(values)));
         Ok(())
     })?;
     Ok(messages)

@@ -1,7 +1,7 @@
 //! The full-text indexes as SQLite's FTS5 serves them: the only place that knows MATCH, rank and snippets.
 
 use super::Statement;
-use super::search_rows::{Page, Rows};
+use super::search_rows::{ID, Page, Rows, TEXT};
 use super::search_text::{is_operator, words};
 use crate::error::{Error, Result};
 use crate::transaction::Transaction;
@@ -48,21 +48,35 @@ impl Search {
     ) -> Result<Vec<Vec<Value>>> {
         let mut statement = Statement::default();
         let table = self.index.table();
-        // As bytes: an index that has lost track of offsets can cut a character in two.
-        let snippet = format!("CAST(snippet({table}, -1, '>>>', '<<<', '...', 40) AS BLOB)");
-        statement.push(&format!("SELECT {}", rows.columns(&snippet)));
+        let by_time = rows.order_by_time();
+        // Sorted by time, a snippet would be made for every hit just to sort it.
+        let text = if by_time.is_some() { "NULL".to_owned() } else { self.snippet() };
+        statement.push(&format!("SELECT {}", rows.columns(&text)));
         self.push_hits(&mut statement, rows);
-        let by_time = rows.order_by_time().map(|order| format!("m.timestamp {order}, ")).unwrap_or_default();
-        let by_id = if by_time.is_empty() { "" } else { ", m.id" };
-        // By rank alone FTS5 sorts by itself, equal ranks by id.
-        statement.push(&format!(" ORDER BY {by_time}{table}.rank{by_id}"));
+        statement.push(&match by_time {
+            Some(order) => format!(" ORDER BY m.timestamp {order}, {table}.rank, m.id"),
+            // By this alone FTS5 sorts by itself, equal ranks by id.
+            None => format!(" ORDER BY {table}.rank"),
+        });
         page.push(&mut statement);
         let mut hits = Vec::new();
         transaction.query(&statement.sql, &statement.parameters, &mut |values| {
             hits.push(values);
             Ok(())
         })?;
+        if by_time.is_some() {
+            let of_one =
+                format!("SELECT {} FROM {table} WHERE {table} MATCH ?1 AND {table}.rowid = ?2", self.snippet());
+            for hit in &mut hits {
+                hit[TEXT] = transaction.scalar(&of_one, &[(&self.expression).into(), hit[ID].clone()])?;
+            }
+        }
         Ok(hits)
+    }
+
+    /// As bytes: an index that has lost track of offsets can cut a character in two.
+    fn snippet(&self) -> String {
+        format!("CAST(snippet({}, -1, '>>>', '<<<', '...', 40) AS BLOB)", self.index.table())
     }
 
     /// How many hits there are in all.

@@ -23,6 +23,10 @@ impl Page {
     }
 }
 
+/// Where [`Rows::columns`] has the id and the text of a row.
+pub(crate) const ID: usize = 0;
+pub(crate) const TEXT: usize = 3;
+
 /// Messages `m` of sessions `s` as a search's options admit them.
 pub(crate) struct Rows<'a> {
     pub(crate) options: &'a SearchOptions,
@@ -72,7 +76,9 @@ impl Rows<'_> {
     /// on behind a NUL.
     pub(crate) fn holds(&self, statement: &mut Statement, text: &str) -> String {
         let needle = statement.bind(text.to_ascii_lowercase());
-        let held = |column: &str| format!("INSTR(LOWER(COALESCE(m.{column}, '')), {needle}) > 0");
+        let has_case = text.contains(|character: char| character.is_ascii_alphabetic());
+        let (open, close) = if has_case { ("LOWER(", ")") } else { ("", "") };
+        let held = |column: &str| format!("INSTR({open}COALESCE(m.{column}, ''){close}, {needle}) > 0");
         format!("({} OR {} OR {})", held("content"), held("tool_name"), held("tool_calls"))
     }
 }
@@ -151,7 +157,7 @@ impl Scan {
         if !self.short_words {
             return true;
         }
-        let searched = [3, 5, 9].map(|column| row.get(column).and_then(Value::as_str).unwrap_or_default());
+        let searched = [TEXT, 5, 9].map(|column| row.get(column).and_then(Value::as_str).unwrap_or_default());
         self.condition.holds(|term| {
             let lowered = term.to_ascii_lowercase();
             searched.iter().any(|text| {

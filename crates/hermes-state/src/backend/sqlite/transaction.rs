@@ -57,8 +57,10 @@ impl SqliteTransaction<'_> {
         while let Some(row) = rows.next()? {
             // Asked after the first step: only then a statement has noticed that the schema changed under it.
             let width = *width.get_or_insert_with(|| row.as_ref().column_count());
-            let values =
-                (0..width).map(|column| owned(row.get_ref(column)?, column)).collect::<rusqlite::Result<_>>()?;
+            let mut values = Vec::with_capacity(width);
+            for column in 0..width {
+                values.push(owned(row.get_ref(column)?, column)?);
+            }
             if let Err(error) = each(values) {
                 return Ok(Err(error));
             }

@@ -239,7 +239,7 @@ impl Drop for Sibling {
 }
 
 /// A stranger in this process who locks one byte in the ordinary way, as another SQLite library would.
-struct PosixLock(std::fs::File);
+struct PosixLock(#[expect(dead_code, reason = "kept open: closing it would drop the lock")] std::fs::File);
 
 impl PosixLock {
     fn try_take((path, byte): (PathBuf, i64)) -> Option<Self> {
