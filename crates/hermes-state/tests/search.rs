@@ -253,6 +253,8 @@ fn a_hit_tells_where_it_is_from() {
         "{snippet}"
     );
     assert_eq!(snippet.split_whitespace().count(), 40);
+    let newest = SearchOptions { sort: Some(SearchSort::Newest), ..SearchOptions::default() };
+    assert_eq!(world.db.search_messages("needle", &newest).unwrap()[0].snippet.as_deref(), Some(snippet));
     assert_eq!(hit.context[0].content.chars().count(), 200);
 }
 
@@ -410,12 +412,13 @@ const PENDING: &str = "
 
 #[test]
 fn rows_that_a_rebuild_has_not_reached_follow_those_it_has() {
-    let mut world = World::saying(&["lamp a", "lamp b", "lamp c", "lamp d", "lamp e"]);
+    let mut world = World::saying(&["lamp a", "lamp b", "lamp c heron", "lamp d", "lamp e herons"]);
     world.behind_its_back(PENDING);
     assert_eq!(world.ids("lamp"), [1, 2, 5, 4, 3]);
     let pages: Vec<_> = (0..4).map(|number| world.ids_with("lamp", &page(2, number * 2))).collect();
     assert_eq!(pages, [vec![1, 2], vec![5, 4], vec![3], vec![]], "each row once");
     assert_eq!(world.ids("lamp d"), [4]);
+    assert_eq!(world.ids("heron"), [3], "what is found there is found");
     assert_eq!(world.ids("d OR c"), [4, 3]);
     assert!(world.ids("lamp NOT lamp").is_empty());
     let gap = world.db.search_unindexed_gap("lamp", &page(1, 0)).unwrap();
