@@ -15,9 +15,9 @@ fn say(interpreter: &str, script: &str, path: &Path) -> f64 {
 pub(crate) fn measure(report: &mut Report, interpreter: &str) {
     let folder = tempfile::tempdir().expect("a folder");
     let (path, db) = store(folder.path(), "state.db");
-    let batch: Vec<_> = (0..4000)
+    let batch: Vec<_> = (0..4000usize)
         .map(|n| {
-            if n % 5 == 0 {
+            if n.is_multiple_of(5) {
                 let calls = serde_json::json!([{"id": format!("k{n}"), "type": "function",
                     "function": {"name": "read_file", "arguments": "{\"path\": \"src/lib.rs\"}"}}]);
                 message(n).tool_calls(calls)

@@ -22,7 +22,7 @@ pub(crate) fn text(n: usize) -> String {
         state ^= state << 17;
         text.push(' ');
         text.push_str(WORDS[usize::try_from(state % 48).unwrap_or(0)]);
-        if state % 11 == 0 {
+        if state.is_multiple_of(11) {
             text.push_str(&format!("{:x}", state >> 40));
         }
     }
@@ -30,7 +30,7 @@ pub(crate) fn text(n: usize) -> String {
 }
 
 pub(crate) fn message(n: usize) -> NewMessage {
-    NewMessage::new(if n % 2 == 0 { "user" } else { "assistant" }, text(n))
+    NewMessage::new(if n.is_multiple_of(2) { "user" } else { "assistant" }, text(n))
 }
 
 /// A new store with one session `s`.
@@ -59,6 +59,6 @@ pub(crate) fn connect(path: &Path) -> Connection {
 pub(crate) fn bare_append(connection: &Connection, n: usize) {
     connection
         .prepare_cached("INSERT INTO messages (session_id, role, content, timestamp) VALUES ('s', ?1, ?2, 1.0)")
-        .and_then(|mut insert| insert.execute((if n % 2 == 0 { "user" } else { "assistant" }, text(n))))
+        .and_then(|mut insert| insert.execute((if n.is_multiple_of(2) { "user" } else { "assistant" }, text(n))))
         .expect("inserts");
 }

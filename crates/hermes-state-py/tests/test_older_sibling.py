@@ -65,9 +65,15 @@ def older_python() -> str:
     """An interpreter in which the older release is installed, made once beside the tests' own environment."""
     folder = Path(sys.prefix).parent / "older-release"
     python = folder / "bin" / "python"
-    known = subprocess.run(
-        [str(python), "-c", "import hermes_state; print(hermes_state.SCHEMA_VERSION)"], capture_output=True, text=True
-    ) if python.exists() else None
+    known = (
+        subprocess.run(
+            [str(python), "-c", "import hermes_state; print(hermes_state.SCHEMA_VERSION)"],
+            capture_output=True,
+            text=True,
+        )
+        if python.exists()
+        else None
+    )
     if known is None or known.stdout.strip() != "22":
         venv.create(folder, with_pip=True, clear=True)
         subprocess.run([str(python), "-m", "pip", "install", "--quiet", "--no-deps", OLDER_RELEASE], check=True)
@@ -77,14 +83,19 @@ def older_python() -> str:
 def start(python: str, path: Path, name: str, home: Path) -> subprocess.Popen:
     return subprocess.Popen(
         [python, "-c", WRITER, str(path), name, str(MESSAGES)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={"HERMES_HOME": str(home), "PATH": "/usr/bin:/bin"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={"HERMES_HOME": str(home), "PATH": "/usr/bin:/bin"},
     )
 
 
 def search(python: str, path: Path, words: list[str], home: Path) -> dict:
     done = subprocess.run(
         [python, "-c", SEARCHER, str(path), *words],
-        capture_output=True, text=True, env={"HERMES_HOME": str(home), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        env={"HERMES_HOME": str(home), "PATH": "/usr/bin:/bin"},
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -95,9 +106,14 @@ def test_an_older_release_and_ours_write_one_file_at_once(older_python, tmp_path
     path = tmp_path / "state.db"
     founder = older_python if born_by == "older" else sys.executable
     subprocess.run(
-        [founder, "-c", "import sys; from pathlib import Path; from hermes_state import SessionDB; SessionDB(Path(sys.argv[1])).close()",
-         str(path)],
-        check=True, env={"HERMES_HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
+        [
+            founder,
+            "-c",
+            "import sys; from pathlib import Path; from hermes_state import SessionDB; SessionDB(Path(sys.argv[1])).close()",
+            str(path),
+        ],
+        check=True,
+        env={"HERMES_HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
     )
     names = ["older", "ours-1", "ours-2", "ours-3"]
     writers = {name: start(older_python if name == "older" else sys.executable, path, name, tmp_path) for name in names}
