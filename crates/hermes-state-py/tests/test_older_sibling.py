@@ -109,7 +109,7 @@ def test_an_older_release_and_ours_write_one_file_at_once(older_python, tmp_path
         [
             founder,
             "-c",
-            "import sys; from pathlib import Path; from hermes_state import SessionDB; SessionDB(Path(sys.argv[1])).close()",
+            "import sys, pathlib, hermes_state; hermes_state.SessionDB(pathlib.Path(sys.argv[1])).close()",
             str(path),
         ],
         check=True,
