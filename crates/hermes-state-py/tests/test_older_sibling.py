@@ -136,7 +136,7 @@ def test_an_older_release_and_ours_write_one_file_at_once(older_python, tmp_path
         seen = search(python, path, ["zebrafinch", "number7", "number299"], tmp_path)
         assert sorted(seen["found"]["zebrafinch"]) == everything
         assert len(seen["found"]["number7"]) == len(seen["found"]["number299"]) == 4
-        assert seen["counts"] == {name: MESSAGES for name in names}
+        assert seen["counts"] == dict.fromkeys(names, MESSAGES)
 
     connection = sqlite3.connect(path)
     assert connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
