@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
 
 from hermes_state import _native
 from hermes_state._async import AsyncSessionDB
@@ -22,8 +21,11 @@ from hermes_state._text import workspace_key
 from hermes_state._trouble import _set_last_init_error as _set_last_init_error
 from hermes_state._trouble import format_session_db_unavailable, get_last_init_error, is_malformed_db_error
 
+# Read by type checkers; importing `typing` would cost more than the whole module.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import asyncio as asyncio
+    from typing import Any
 
 __all__ = [
     "DEFAULT_DB_PATH",

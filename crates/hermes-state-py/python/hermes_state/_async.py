@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import hermes_state as module
+
+# Read by type checkers; importing `typing` would cost more than the whole module.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class AsyncSessionDB:

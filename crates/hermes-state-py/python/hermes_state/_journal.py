@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-from typing import Any
 
 import hermes_state as module
 from hermes_state._log import logger
+
+# Read by type checkers; importing `typing` would cost more than the whole module.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def apply_wal_with_fallback(conn: Any, *, db_label: str = "state.db") -> str:

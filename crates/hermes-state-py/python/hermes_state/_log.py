@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+# Read by type checkers; importing `typing` would cost more than the whole module.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import logging
 

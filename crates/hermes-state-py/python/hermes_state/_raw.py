@@ -12,10 +12,14 @@ import sqlite3
 import threading
 import time
 from pathlib import Path
-from typing import Any, Callable
 
 from hermes_state import _native
 from hermes_state._trouble import is_lock_error
+
+# Read by type checkers; importing `typing` would cost more than the whole module.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
 
 _IN_TRANSACTION = "cannot start a transaction within a transaction"
 

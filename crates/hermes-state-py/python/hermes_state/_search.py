@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Any
 
 from hermes_state import _native
 from hermes_state._log import logger
 
+# Read by type checkers; importing `typing` would cost more than the whole module.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
-class SearchResults(list[dict[str, Any]]):
+    Rows = list[dict[str, Any]]
+else:
+    Rows = list
+
+
+class SearchResults(Rows):
     """A list of hits that knows how far it can be trusted to be complete."""
 
     degraded: bool

@@ -9,13 +9,17 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Callable
 
 import hermes_state as module
 from hermes_state import _home, _native, _trouble
 from hermes_state._log import logger
 from hermes_state._raw import RawConnection
 from hermes_state._search import SearchResults, log_if_slow
+
+# Read by type checkers; importing `typing` would cost more than the whole module.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
 
 
 class SessionDB:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from hermes_state import _native
+
+# Read by type checkers; importing `typing` would cost more than the whole module.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def _scrub_surrogates(value: Any) -> Any:
