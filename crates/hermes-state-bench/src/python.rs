@@ -31,6 +31,10 @@ pub(crate) fn measure(report: &mut Report, interpreter: &str) {
     let several = |script: &str| median(&(0..9).map(|_| say(interpreter, script, &path)).collect::<Vec<_>>());
     let import =
         several("import time; t = time.perf_counter(); import hermes_state; print((time.perf_counter() - t) * 1e3)");
+    let needed = several(
+        "import time; t = time.perf_counter(); import sqlite3, pathlib; print((time.perf_counter() - t) * 1e3)",
+    );
+    report.note("of which sqlite3 and pathlib of the standard library", &format!("{needed:.1} ms"));
     report.figure("Python: import hermes_state, median", import, "ms", &Budget::AtMost(25.0));
     let resident = several(
         "import sys, hermes_state\ndb = hermes_state.SessionDB(sys.argv[1])\ndb.session_count()\n\
@@ -42,5 +46,11 @@ pub(crate) fn measure(report: &mut Report, interpreter: &str) {
          for _ in range(9):\n    t = time.perf_counter(); m = db.get_messages_as_conversation('s'); \
          spent.append((time.perf_counter() - t) * 1e3); assert len(m) == 4000\nprint(statistics.median(spent))",
     );
+    let bare = several(
+        "import sys, time, statistics, sqlite3\nc = sqlite3.connect(sys.argv[1]); c.row_factory = sqlite3.Row; spent = []\n\
+         for _ in range(9):\n    t = time.perf_counter(); m = [dict(r) for r in c.execute(\"SELECT * FROM messages WHERE session_id = 's' \
+         AND active = 1 ORDER BY id\")]; spent.append((time.perf_counter() - t) * 1e3)\nprint(statistics.median(spent))",
+    );
+    report.note("the same rows into dicts by the standard library's sqlite3", &format!("{bare:.1} ms"));
     report.figure("Python: replay of 4,000 messages into dicts, median", replay, "ms", &Budget::AtMost(15.0));
 }

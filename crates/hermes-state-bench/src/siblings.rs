@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use hermes_state::SessionDb;
 
 use crate::report::{Budget, Report, median};
-use crate::workload::{connect, message, store};
+use crate::workload::{bare, bare_append, connect, message, store};
 
 const APPENDS: usize = 250;
 
@@ -28,36 +28,54 @@ pub(crate) fn play(role: &str, arguments: &[String]) {
     let path = Path::new(&arguments[0]);
     match role {
         "role:writer" => write(path),
+        "role:bare-writer" => write_bare(path),
         "role:holder" => hold(path),
         other => panic!("no role {other}"),
     }
 }
 
-/// Says that it is ready, waits for the start, appends, and reports how long it took and its longest append.
 fn write(path: &Path) {
     let db = SessionDb::open(path).expect("opens");
     let messages: Vec<_> = (0..APPENDS).map(message).collect();
+    report_appends(messages.into_iter().map(|message| {
+        || {
+            db.append_message("s", message).expect("appends");
+        }
+    }));
+}
+
+/// With SQLite alone and its own way of waiting.
+fn write_bare(path: &Path) {
+    let connection = connect(path);
+    report_appends((0..APPENDS).map(|n| {
+        let connection = &connection;
+        move || bare_append(connection, n)
+    }));
+}
+
+/// Says that it is ready, waits for the start, appends, and reports how long it took and its longest append.
+fn report_appends(appends: impl Iterator<Item = impl FnOnce()>) {
     println!("ready");
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).expect("the start");
     let started = Instant::now();
     let mut longest = Duration::ZERO;
-    for message in messages {
+    for append in appends {
         let one = Instant::now();
-        db.append_message("s", message).expect("appends");
+        append();
         longest = longest.max(one.elapsed());
     }
     println!("{} {}", started.elapsed().as_secs_f64(), longest.as_secs_f64() * 1e3);
 }
 
 /// Runs so many writers at once; gives rows a second, the ratio of the slowest to the fastest, and the longest append.
-fn run_writers(count: usize) -> (f64, f64, f64) {
+fn run_writers(role: &str, count: usize) -> (f64, f64, f64) {
     let folder = tempfile::tempdir().expect("a folder");
     let (path, db) = store(folder.path(), "state.db");
     drop(db);
     let mut writers: Vec<_> = (0..count)
         .map(|_| {
-            let mut child = start("writer", &path);
+            let mut child = start(role, &path);
             let reader = BufReader::new(child.stdout.take().expect("piped"));
             (child, reader)
         })
@@ -91,9 +109,17 @@ fn run_writers(count: usize) -> (f64, f64, f64) {
 pub(crate) fn eight_processes(report: &mut Report, rounds: usize) {
     let (mut totals, mut ratios, mut longest) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds {
-        let (alone, _, _) = run_writers(1);
-        let (together, ratio, wait) = run_writers(8);
-        report.note("rows a second", &format!("alone {alone:.0}, eight {together:.0}; longest {wait:.1} ms"));
+        let (alone, _, _) = run_writers("writer", 1);
+        let (together, ratio, wait) = run_writers("writer", 8);
+        let (bare_alone, _, _) = run_writers("bare-writer", 1);
+        let (bare_together, bare_ratio, bare_wait) = run_writers("bare-writer", 8);
+        report.note(
+            "rows a second",
+            &format!(
+                "alone {alone:.0}, eight {together:.0}, longest {wait:.0} ms; bare alone {bare_alone:.0}, eight \
+                 {bare_together:.0}, longest {bare_wait:.0} ms, slowest/fastest {bare_ratio:.1}"
+            ),
+        );
         totals.push(together / alone);
         ratios.push(ratio);
         longest.push(wait);
@@ -142,6 +168,16 @@ pub(crate) fn after_a_hold(report: &mut Report) {
         late.push((done - line.trim().parse::<f64>().expect("a time")) * 1e3);
         assert!(holder.wait().expect("ends").success());
     }
+    let connection = bare(folder.path(), "bare.db");
+    let rested: Vec<f64> = (0..4)
+        .map(|n| {
+            std::thread::sleep(Duration::from_millis(1500));
+            let started = Instant::now();
+            bare_append(&connection, n);
+            started.elapsed().as_secs_f64() * 1e3
+        })
+        .collect();
+    report.note("a bare append after 1.5 s without one", &format!("{:.2} ms", median(&rested)));
     let worst = late.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     report.figure("after a hold of 1.5 s: median", median(&late), "ms", &Budget::AtMost(3.0));
     report.figure("after a hold of 1.5 s: worst of 12", worst, "ms", &Budget::AtMost(15.0));

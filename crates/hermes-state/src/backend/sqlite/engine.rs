@@ -84,6 +84,12 @@ impl SqliteEngine {
         self.identity.as_ref().map_or(Ok(()), StoreIdentity::check)
     }
 
+    fn leave_line(&mut self) {
+        if let Some(place) = self.place.take() {
+            place.leave(&self.siblings);
+        }
+    }
+
     /// Merges as much of the log into the main file as can be done without making anybody wait.
     pub(crate) fn checkpoint(&mut self) -> Result<()> {
         self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())).map_err(|error| self.error(&error))
@@ -136,7 +142,11 @@ impl WriteEngine for SqliteEngine {
     fn commit(&mut self, until: Instant) -> Result<bool> {
         let committed = patiently(until, || self.connection.execute_batch("COMMIT"));
         match committed.map_err(|error| self.error(&error))? {
-            Some(()) => self.check_identity().map(|()| true),
+            Some(()) => {
+                // The next in line need not wait for our checks and answers.
+                self.leave_line();
+                self.check_identity().map(|()| true)
+            }
             None => Ok(false),
         }
     }
@@ -149,9 +159,7 @@ impl WriteEngine for SqliteEngine {
     }
 
     fn end(&mut self) {
-        if let Some(place) = self.place.take() {
-            place.leave(&self.siblings);
-        }
+        self.leave_line();
         if self.log.calls_for_checkpoint() {
             // Somebody else checkpointing, or a full disk, is no fault of the writes that are done.
             let _ = self.checkpoint();
