@@ -18,9 +18,7 @@ pub(crate) fn run(global: &Global, out: &mut Output) -> Result<(), CommandError>
         looked.note_if_missing();
         return Ok(());
     };
-    let mut status = db.status()?;
-    // Whoever asks does not want to hear of the one who answers.
-    status.open_by.retain(|user| u32::try_from(user.pid) != Ok(std::process::id()));
+    let status = db.status()?;
     if out.json { out.document(&view(&status)) } else { write(out, &status) }
 }
 

@@ -11,58 +11,54 @@ use crate::value::Value;
 /// Creates a session, or fills what an existing one leaves open.
 pub(crate) struct CreateSession(pub(crate) NewSession);
 
-/// What an existing row takes from a later creation where it has nothing itself: the first writer wins.
-const BACKFILLED: &str = "model = COALESCE(model, ?2), model_config = COALESCE(model_config, ?3), \
-     system_prompt = COALESCE(system_prompt, ?4), session_key = COALESCE(session_key, ?5), \
-     chat_id = COALESCE(chat_id, ?6), chat_type = COALESCE(chat_type, ?7), thread_id = COALESCE(thread_id, ?8), \
-     parent_session_id = COALESCE(parent_session_id, ?9), cwd = COALESCE(cwd, ?10), \
-     profile_name = COALESCE(profile_name, ?11), git_repo_root = COALESCE(git_repo_root, ?12)";
+/// The id, and the columns that an existing row takes from a later creation where it has nothing itself: the first
+/// writer wins.
+const COLUMNS: [&str; 12] = [
+    "id",
+    "model",
+    "model_config",
+    "system_prompt",
+    "session_key",
+    "chat_id",
+    "chat_type",
+    "thread_id",
+    "parent_session_id",
+    "cwd",
+    "profile_name",
+    "git_repo_root",
+];
+
+/// The values of [`COLUMNS`].
+fn values(session: &NewSession) -> Vec<Value> {
+    let NewSession { id, model, model_config, system_prompt, session_key, chat_id, chat_type, .. } = session;
+    let NewSession { thread_id, parent_session_id, cwd, profile_name, git_repo_root, .. } = session;
+    [id, model, model_config, system_prompt, session_key, chat_id, chat_type]
+        .into_iter()
+        .chain([thread_id, parent_session_id, cwd, profile_name, git_repo_root])
+        .cloned()
+        .collect()
+}
 
 impl Write for CreateSession {
     type Answer = ();
 
     fn apply(&self, transaction: &mut dyn Transaction) -> Result<()> {
         let session = &self.0;
-        let inserted = transaction.execute(
-            "INSERT INTO sessions (id, source, user_id, model, model_config, system_prompt, session_key, chat_id, \
-                 chat_type, thread_id, parent_session_id, cwd, profile_name, git_repo_root, started_at) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15) ON CONFLICT (id) DO NOTHING",
-            &[
-                session.id.clone(),
-                session.source.clone(),
-                session.user_id.clone(),
-                session.model.clone(),
-                session.model_config.clone(),
-                session.system_prompt.clone(),
-                session.session_key.clone(),
-                session.chat_id.clone(),
-                session.chat_type.clone(),
-                session.thread_id.clone(),
-                session.parent_session_id.clone(),
-                session.cwd.clone(),
-                session.profile_name.clone(),
-                session.git_repo_root.clone(),
-                clock::now().into(),
-            ],
-        )?;
-        if inserted == 0 {
-            transaction.execute(
-                &format!("UPDATE sessions SET {BACKFILLED} WHERE id = ?1"),
-                &[
-                    session.id.clone(),
-                    session.model.clone(),
-                    session.model_config.clone(),
-                    session.system_prompt.clone(),
-                    session.session_key.clone(),
-                    session.chat_id.clone(),
-                    session.chat_type.clone(),
-                    session.thread_id.clone(),
-                    session.parent_session_id.clone(),
-                    session.cwd.clone(),
-                    session.profile_name.clone(),
-                    session.git_repo_root.clone(),
-                ],
-            )?;
+        let mut inserted = values(session);
+        inserted.extend([session.source.clone(), session.user_id.clone(), clock::now().into()]);
+        let placeholders: Vec<_> = (1..=inserted.len()).map(|number| format!("?{number}")).collect();
+        let insert = format!(
+            "INSERT INTO sessions ({}, source, user_id, started_at) VALUES ({}) ON CONFLICT (id) DO NOTHING",
+            COLUMNS.join(", "),
+            placeholders.join(", ")
+        );
+        if transaction.execute(&insert, &inserted)? == 0 {
+            let filled: Vec<_> = (2..=COLUMNS.len())
+                .map(|number| (COLUMNS[number - 1], number))
+                .map(|(column, number)| format!("{column} = COALESCE({column}, ?{number})"))
+                .collect();
+            let fill = format!("UPDATE sessions SET {} WHERE id = ?1", filled.join(", "));
+            transaction.execute(&fill, &values(session))?;
         }
         if session.parent_session_id.is_falsy() { Ok(()) } else { inherit(transaction, session) }
     }

@@ -57,8 +57,10 @@ pub(super) fn users(path: &Path) -> Vec<User> {
             holding: sibling.holding_for,
         })
         .collect();
+    // The one that asks is among those that have the file open for the moment of asking, and no news to itself.
+    let asking = i32::try_from(std::process::id()).unwrap_or_default();
     for pid in lock::holder::processes_with(&[path, &sidecar(path, "-wal")]) {
-        if users.iter().all(|user| user.pid != pid) {
+        if pid != asking && users.iter().all(|user| user.pid != pid) {
             users.push(User {
                 pid,
                 program: lock::holder::program(pid),
