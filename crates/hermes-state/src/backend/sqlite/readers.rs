@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use super::connection::{Location, open_onlooker, open_reader};
 use super::engine::patiently;
 use super::errors::classify;
-use super::lock::process;
+use super::lock::crew;
 use super::transaction::SqliteTransaction;
 use crate::error::{Error, Result};
 use crate::transaction::Transaction;
@@ -124,7 +124,7 @@ impl Drop for Permit<'_> {
 
 /// Runs `job` on a crew thread of this process.
 pub(super) fn on_crew<T: Send + 'static>(job: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    process().crew.run(job).unwrap_or_else(|error| Err(no_thread(&error)))
+    crew::owners().run(job).unwrap_or_else(|error| Err(no_thread(&error)))
 }
 
 /// The error for a store that cannot get the threads it needs.

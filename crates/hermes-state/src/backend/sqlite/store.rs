@@ -13,7 +13,7 @@ use super::engine::{SqliteEngine, patiently};
 use super::errors::{cannot_open, classify};
 use super::identity::{FileIdentity, sidecar};
 use super::journal;
-use super::lock;
+use super::lock::{self, PerProcess, crew};
 use super::readers::{Readers, no_thread, on_crew};
 use super::schema::{self, Adoption, Context, Features, Inspection, Note};
 use super::status;
@@ -24,9 +24,9 @@ use crate::op::Write;
 use crate::status::Status;
 use crate::transaction::Transaction;
 
-/// The stores this process has open, so that a second handle on a file joins the first.
-#[derive(Default)]
-pub(crate) struct OpenStores(Mutex<HashMap<(PathBuf, bool), Slot>>);
+/// The stores this process has open, by path and whether they are only looked at, so that a second handle on a file joins
+/// the first.
+static OPEN: PerProcess<Mutex<HashMap<(PathBuf, bool), Slot>>> = PerProcess::new(Mutex::default);
 
 /// One file's entry, locked while the file is being opened.
 type Slot = Arc<Mutex<Weak<Store>>>;
@@ -89,7 +89,7 @@ impl Store {
         }
         let path = resolved(path);
         let slot = {
-            let mut open = lock::process().stores.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut open = OPEN.get().lock().unwrap_or_else(PoisonError::into_inner);
             open.retain(|_, slot| {
                 Arc::strong_count(slot) > 1 || slot.lock().is_ok_and(|store| store.strong_count() > 0)
             });
@@ -115,7 +115,7 @@ impl Store {
         let (report, opened) = sync_channel(1);
         let (close, closed) = sync_channel(1);
         let (served, at, how) = (gate.clone(), location.clone(), opening.clone());
-        let started = lock::process().crew.start(move || {
+        let started = crew::owners().start(move || {
             match open_to_write(&at, &how) {
                 Ok(Opened::Writable(mut engine, found)) => {
                     let _ = report.send(Ok(Ok(found)));

@@ -12,7 +12,21 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use super::{LockKind, fork, in_force};
+use super::{LockKind, PerProcess, fork, in_force};
+
+static OWNERS: PerProcess<Crew> = PerProcess::new(|| Crew::new(enter_owners_table));
+static BYSTANDER: PerProcess<Crew> = PerProcess::new(|| Crew::new(enter_own_table));
+
+/// The threads that own this process's locks and run all of SQLite.
+pub(crate) fn owners() -> &'static Crew {
+    OWNERS.get()
+}
+
+/// One that owns no locks, in a table of its own, so that it may open and close store files freely; it starts none
+/// where there are no such tables.
+pub(crate) fn bystander() -> &'static Crew {
+    BYSTANDER.get()
+}
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -38,16 +52,6 @@ struct State {
 }
 
 impl Crew {
-    /// The crew that owns the locks, by the means in force.
-    pub(super) fn owner() -> Self {
-        Self::new(enter_owners_table)
-    }
-
-    /// A crew in a table of its own, or none at all where there are no such tables.
-    pub(super) fn bystander() -> Self {
-        Self::new(enter_own_table)
-    }
-
     fn new(enter: fn() -> io::Result<()>) -> Self {
         Self {
             enter,

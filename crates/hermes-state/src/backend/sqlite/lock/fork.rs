@@ -3,78 +3,90 @@
 //! Three things go wrong in a child that opens a store of its own (`docs/locks.md`): SQLite's list of inodes still
 //! counts the parent's locks; a mutex that another thread held at the fork stays locked for ever; our own threads are
 //! not there. The remedies: the device number that SQLite sees is salted once per fork, so that inherited entries are
-//! never found again; the fork waits until no thread is inside SQLite's static mutexes or creating a thread; and all
-//! state of ours hangs on one pointer that the child lets go.
+//! never found again; the fork waits until no thread is inside SQLite's static mutexes or creating a thread; and what
+//! belongs to one process is kept in a [`PerProcess`], which the child lets go.
 #![expect(unsafe_code, reason = "fork handlers and SQLite's replaceable system calls")]
 
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use super::LockKind;
-use super::crew::Crew;
-use crate::backend::sqlite::store::OpenStores;
 
-/// What this process, as opposed to its parent, has: its threads and its open stores.
-pub(crate) struct Process {
-    pid: u32,
-    /// The threads that own our locks and run all of SQLite.
-    pub(crate) crew: Crew,
-    /// One that owns none, in a table of its own: it may open and close store files freely.
-    pub(crate) bystander: Crew,
-    pub(crate) stores: OpenStores,
-}
-
-static PROCESS: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
+/// The process that this memory was last seen in; 0 before the first look.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
 /// Held while a thread of ours is being created, so that a fork never meets one half made (glibc's cache of stacks
 /// does not survive that). A flag rather than a mutex, because the child has to release it.
 static CREATING_THREAD: AtomicBool = AtomicBool::new(false);
 
+static IN_CHILD: OnceLock<fn()> = OnceLock::new();
+
+/// Has `action` run in every forked child, at once where handlers run, else when the child first asks for something.
+/// The first action stays; it must neither allocate nor lock.
+pub(crate) fn in_child(action: fn()) {
+    IN_CHILD.get_or_init(|| action);
+}
+
 /// How often this process's line was forked since the library was loaded; a handle of another generation is foreign.
 pub(crate) fn generation() -> u64 {
-    process();
+    let here = std::process::id();
+    let seen = PROCESS.load(Ordering::Acquire);
+    if seen != here && PROCESS.compare_exchange(seen, here, Ordering::AcqRel, Ordering::Acquire).is_ok() && seen != 0 {
+        // A child whose fork ran no handlers.
+        #[cfg(target_os = "linux")]
+        super::ofd::in_unannounced_child();
+        forget_the_parent();
+    }
     GENERATION.load(Ordering::Acquire)
 }
 
-/// The state of this process, made anew in a child, also one whose fork ran no handlers.
-pub(crate) fn process() -> &'static Process {
-    let pid = std::process::id();
-    let seen = PROCESS.load(Ordering::Acquire);
-    // SAFETY: once published a `Process` is never freed; a child leaks its parent's.
-    if let Some(process) = unsafe { seen.as_ref() }
-        && process.pid == pid
-    {
-        return process;
-    }
-    let fresh = Box::into_raw(Box::new(Process {
-        pid,
-        crew: Crew::owner(),
-        bystander: Crew::bystander(),
-        stores: OpenStores::default(),
-    }));
-    match PROCESS.compare_exchange(seen, fresh, Ordering::AcqRel, Ordering::Acquire) {
-        Ok(_) => {
-            if !seen.is_null() {
-                #[cfg(target_os = "linux")]
-                super::ofd::in_unannounced_child();
-                forget_the_parent();
-            }
-            // SAFETY: just published, never freed.
-            unsafe { &*fresh }
-        }
-        Err(other) => {
-            // SAFETY: `fresh` was not published, so nobody else knows it; `other` was, and is never freed.
-            unsafe {
-                drop(Box::from_raw(fresh));
-                &*other
-            }
-        }
-    }
-}
-
 fn forget_the_parent() {
+    if let Some(action) = IN_CHILD.get() {
+        action();
+    }
     CREATING_THREAD.store(false, Ordering::Release);
     GENERATION.fetch_add(1, Ordering::AcqRel);
+}
+
+/// Something of which each process has its own, made when it is first asked for: what a child inherits of its parent's
+/// it must not even look at, and lets go.
+pub(crate) struct PerProcess<T: 'static> {
+    made: AtomicPtr<Made<T>>,
+    make: fn() -> T,
+}
+
+struct Made<T> {
+    generation: u64,
+    value: T,
+}
+
+impl<T: Send + Sync> PerProcess<T> {
+    pub(crate) const fn new(make: fn() -> T) -> Self {
+        Self { made: AtomicPtr::new(std::ptr::null_mut()), make }
+    }
+
+    /// This process's own.
+    pub(crate) fn get(&'static self) -> &'static T {
+        let generation = generation();
+        let seen = self.made.load(Ordering::Acquire);
+        // SAFETY: once published it is never freed; a child leaks its parent's.
+        if let Some(made) = unsafe { seen.as_ref() }
+            && made.generation == generation
+        {
+            return &made.value;
+        }
+        let fresh = Box::into_raw(Box::new(Made { generation, value: (self.make)() }));
+        match self.made.compare_exchange(seen, fresh, Ordering::AcqRel, Ordering::Acquire) {
+            // SAFETY: just published, never freed.
+            Ok(_) => unsafe { &(*fresh).value },
+            // SAFETY: `fresh` was not published, so nobody else knows it; `other` was, and is never freed.
+            Err(other) => unsafe {
+                drop(Box::from_raw(fresh));
+                &(*other).value
+            },
+        }
+    }
 }
 
 /// Runs `create` while no fork can happen; forks elsewhere wait for it.
@@ -208,8 +220,7 @@ mod handlers {
     }
 
     unsafe extern "C" fn child() {
-        crate::backend::sqlite::siblings::close_in_child();
-        PROCESS.store(std::ptr::null_mut(), Ordering::Release);
+        PROCESS.store(std::process::id(), Ordering::Release);
         release();
         forget_the_parent();
     }

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::fork::process;
+use super::crew;
 use crate::error::Holder;
 
 /// First byte of the lock area in the `-shm` file; the first lock there is the writer's (SQLite's WAL format).
@@ -21,7 +21,7 @@ pub(crate) fn of_write_lock(path: &Path) -> Option<Holder> {
     #[cfg(target_os = "linux")]
     {
         let main = path.to_owned();
-        let pid = process().bystander.run(move || ask_the_lock(&main)).ok().flatten()?;
+        let pid = crew::bystander().run(move || ask_the_lock(&main)).ok().flatten()?;
         Some(Holder { pid, program: program(pid) })
     }
     #[cfg(not(target_os = "linux"))]

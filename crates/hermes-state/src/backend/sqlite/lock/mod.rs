@@ -14,7 +14,7 @@ mod private_table;
 
 use std::sync::OnceLock;
 
-pub(crate) use fork::{generation, process, while_not_forking};
+pub(crate) use fork::{PerProcess, generation, in_child, while_not_forking};
 
 /// By which means this process owns its locks on store files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

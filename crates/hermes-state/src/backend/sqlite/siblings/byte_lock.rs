@@ -11,13 +11,12 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-use crate::backend::sqlite::lock::while_not_forking;
+use crate::backend::sqlite::lock::{generation, in_child, while_not_forking};
 
 /// More stores than slots in one sidecar can be open in one process, but hardly more than this; the next has no slot.
 const MOST: usize = 256;
 
 static CLAIMED: [Claimed; MOST] = [const { Claimed::new() }; MOST];
-static FORKS: AtomicU64 = AtomicU64::new(0);
 
 /// A descriptor that a child has to close, with the file it leads to.
 struct Claimed {
@@ -32,16 +31,12 @@ impl Claimed {
     }
 }
 
-/// How often this process's line was forked; what was made before belongs to an ancestor.
-pub(super) fn forks() -> u64 {
-    FORKS.load(Ordering::Acquire)
-}
-
 /// A claimed byte. The descriptor is used for nothing else and is never mapped: a mapping would hold its description.
 pub(super) struct ByteLock {
     file: Option<File>,
     entry: &'static Claimed,
-    forks: u64,
+    /// The generation of processes it belongs to; in another one it is an ancestor's.
+    generation: u64,
 }
 
 impl ByteLock {
@@ -50,6 +45,7 @@ impl ByteLock {
         open: impl FnOnce() -> std::io::Result<File>,
         offsets: impl Iterator<Item = i64>,
     ) -> Option<(Self, usize)> {
+        in_child(close_in_child);
         while_not_forking(|| {
             let entry = CLAIMED.iter().find(|entry| entry.descriptor.load(Ordering::Relaxed) < 0)?;
             let file = open().ok()?;
@@ -58,7 +54,7 @@ impl ByteLock {
             entry.device.store(metadata.dev(), Ordering::Relaxed);
             entry.inode.store(metadata.ino(), Ordering::Relaxed);
             entry.descriptor.store(file.as_raw_fd(), Ordering::Release);
-            Some((Self { file: Some(file), entry, forks: forks() }, number))
+            Some((Self { file: Some(file), entry, generation: generation() }, number))
         })
     }
 
@@ -76,7 +72,7 @@ impl ByteLock {
     }
 
     pub(super) fn is_of_this_process(&self) -> bool {
-        self.forks == forks()
+        self.generation == generation()
     }
 }
 
@@ -95,13 +91,12 @@ impl Drop for ByteLock {
     }
 }
 
-/// Closes in the child of a fork the lock descriptors that it inherited, so that slots end with their owner, and makes
-/// the child a stranger to its parent's slots. Made for a fork handler: neither allocates nor locks.
+/// Closes in the child of a fork the lock descriptors that it inherited, so that slots end with their owner. Made for a
+/// fork handler: neither allocates nor locks.
 ///
 /// With a private descriptor table the child has no such descriptor and the number may lead elsewhere, hence the
 /// comparison; it may be called with any kind of locks.
-pub(crate) fn close_in_child() {
-    FORKS.fetch_add(1, Ordering::AcqRel);
+fn close_in_child() {
     for entry in &CLAIMED {
         let descriptor = entry.descriptor.swap(-1, Ordering::AcqRel);
         if descriptor >= 0 && leads_to(descriptor, entry) {

@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::byte_lock::forks;
+use crate::backend::sqlite::lock;
 
 pub(super) const SLOTS: usize = 128;
 pub(super) const PROGRAM_BYTES: usize = 56;
@@ -96,7 +96,7 @@ impl Layout {
 /// The sidecar in this process's memory.
 pub(super) struct Mapping {
     layout: NonNull<Layout>,
-    forks: u64,
+    generation: u64,
 }
 
 impl Mapping {
@@ -129,7 +129,7 @@ impl Mapping {
         if address == libc::MAP_FAILED {
             return None;
         }
-        let mapping = Self { layout: NonNull::new(address.cast())?, forks: forks() };
+        let mapping = Self { layout: NonNull::new(address.cast())?, generation: lock::generation() };
         // SAFETY: exactly the mapping just made. A child must not be able to write into its parent's slot.
         let kept_from_children = unsafe { libc::madvise(address, Layout::SIZE, libc::MADV_DONTFORK) } == 0;
         kept_from_children.then_some(mapping)
@@ -150,7 +150,7 @@ impl Deref for Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // A child has no such mapping: what stands at its address there is somebody else's.
-        if self.forks == forks() {
+        if self.generation == lock::generation() {
             // SAFETY: the mapping made by `map`, to which no reference outlives `self`.
             unsafe { libc::munmap(self.layout.as_ptr().cast(), Layout::SIZE) };
         }

@@ -32,8 +32,6 @@ use std::time::Duration;
 
 use crate::backend::Operation;
 
-#[cfg(target_os = "linux")]
-pub(crate) use byte_lock::close_in_child;
 use slots::Seat;
 pub(crate) use turn::{Place, Standing};
 
@@ -107,7 +105,3 @@ fn sidecar(store: &Path) -> PathBuf {
     path.push("-siblings");
     path.into()
 }
-
-/// Nothing to close where there are no slots.
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn close_in_child() {}

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use super::mapping::{IDENTITY, Layout, SLOTS};
 use super::*;
-use crate::backend::sqlite::lock::process;
+use crate::backend::sqlite::lock::crew;
 
 const ROLE: &str = "HERMES_STATE_TEST_SIBLING";
 const FOLDER: &str = "HERMES_STATE_TEST_FOLDER";
@@ -215,7 +215,6 @@ fn a_process_of_its_own() {
             // SAFETY: the child only stores atomics, writes to a descriptor and sleeps.
             match unsafe { libc::fork() } {
                 0 => {
-                    close_in_child();
                     let _ = words.write_all(if siblings.has_slot() { b"member" } else { b"stranger" });
                     drop(siblings);
                     thread::sleep(60 * SECOND);
@@ -469,8 +468,7 @@ fn a_slot_claimed_in_a_private_table_is_seen_outside() {
     let store = world.store();
     let (send, receive) = mpsc::channel();
     let (leave, left) = mpsc::channel::<()>();
-    process()
-        .crew
+    crew::owners()
         .start(move || {
             let siblings = Siblings::join(&store);
             send.send(siblings.seat().map(|seat| seat.number)).expect("a listener");
