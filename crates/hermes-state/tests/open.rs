@@ -263,3 +263,16 @@ fn a_log_removed_under_a_live_handle_stops_acknowledging() {
     let error = db.append_message("s", NewMessage::new("user", "lost?")).expect_err("the log is gone");
     assert!(matches!(&error, Error::Replaced { .. }) && error.to_string().contains("-wal"), "{error}");
 }
+
+#[cfg(unix)]
+#[test]
+fn a_link_leads_to_one_store_whether_its_file_is_there_yet_or_not() {
+    let folder = folder();
+    let (file, link) = (folder.path().join("real.db"), folder.path().join("link.db"));
+    std::os::unix::fs::symlink("real.db", &link).expect("a link");
+    a_store(&link);
+    let both = [SessionDb::open(&file).expect("opens"), SessionDb::open(&link).expect("opens")];
+    assert_eq!(both[0].path(), both[1].path());
+    both[1].append_message("s", NewMessage::new("user", "by the link")).expect("appends");
+    assert_eq!(both[0].message_count(None).expect("counts"), 2);
+}

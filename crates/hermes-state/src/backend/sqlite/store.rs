@@ -355,15 +355,24 @@ fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).map_err(|error| Error::CannotOpen { path: path.to_owned(), reason: error.to_string() })
 }
 
-/// The path without symbolic links, so that one file has one name; as it stands where that cannot be told.
-fn resolved(path: PathBuf) -> PathBuf {
-    if let Ok(found) = path.canonicalize() {
-        return found;
+/// The path without symbolic links, so that one file has one name, also of a file that is not there yet; as it stands
+/// where that cannot be told.
+fn resolved(mut path: PathBuf) -> PathBuf {
+    // As many links as the system itself follows.
+    for _ in 0..40 {
+        if let Ok(found) = path.canonicalize() {
+            return found;
+        }
+        let Some(folder) = path.parent() else { return path };
+        match std::fs::read_link(&path) {
+            Ok(target) => path = folder.join(target),
+            Err(_) => {
+                let Some(name) = path.file_name() else { return path };
+                return folder.canonicalize().map_or_else(|_| path.clone(), |folder| folder.join(name));
+            }
+        }
     }
-    match (path.parent().map(Path::canonicalize), path.file_name()) {
-        (Some(Ok(folder)), Some(name)) => folder.join(name),
-        _ => path,
-    }
+    path
 }
 
 /// Makes the folder of the store and its ancestors, readable for this user only; those there are keep their modes.
