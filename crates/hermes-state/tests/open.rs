@@ -276,3 +276,21 @@ fn a_link_leads_to_one_store_whether_its_file_is_there_yet_or_not() {
     both[1].append_message("s", NewMessage::new("user", "by the link")).expect("appends");
     assert_eq!(both[0].message_count(None).expect("counts"), 2);
 }
+
+/// Whoever closes a store last locks it for itself while it merges the log; whoever looks at that moment waits.
+#[test]
+fn looking_waits_for_one_that_is_just_closing() {
+    let folder = folder();
+    let path = folder.path().join("state.db");
+    a_store(&path);
+    // A rollback journal, whose exclusive lock shuts readers out for as long as it is held.
+    let mut closing = python_started(
+        &path,
+        "c = sqlite3.connect(path, isolation_level=None)\nc.execute('PRAGMA journal_mode=DELETE').fetchall()\n\
+         c.execute('BEGIN EXCLUSIVE')\nprint('locked', flush=True)\ntime.sleep(1)\nc.execute('COMMIT')",
+    );
+    let started = Instant::now();
+    look_at(&path);
+    assert!(started.elapsed() > Duration::from_millis(500), "there was something to wait for");
+    closing.wait().expect("ends");
+}

@@ -65,9 +65,8 @@ impl Readers {
             None if self.onlooker => open_onlooker(&self.location).map_err(|error| classify(path, &error))?,
             None => open_reader(&self.location).map_err(|error| classify(path, &error))?,
         };
-        let started = Instant::now();
         // The first statement takes the snapshot; it is the one that may have to wait.
-        let begun = patiently(started + PATIENCE, || {
+        patiently_reading(path, || {
             connection.execute_batch("BEGIN")?;
             let seen = connection.query_row("SELECT 1 FROM sqlite_schema LIMIT 1", [], |_| Ok(()));
             if let Err(error) = seen
@@ -77,17 +76,7 @@ impl Readers {
                 return Err(error);
             }
             Ok(())
-        });
-        match begun.map_err(|error| classify(path, &error))? {
-            Some(()) => {}
-            None => {
-                return Err(Error::Busy {
-                    path: path.to_owned(),
-                    waited: started.elapsed(),
-                    holder: super::lock::holder::of_write_lock(path),
-                });
-            }
-        }
+        })?;
         let result = read(&connection, path);
         if connection.execute_batch("COMMIT").is_ok() {
             self.pool().idle.push(connection);
@@ -109,6 +98,19 @@ impl Readers {
     pub(super) fn close(&self) {
         let idle = std::mem::take(&mut self.pool().idle);
         drop(idle);
+    }
+}
+
+/// Repeats what a reader begins with while somebody's lock is in its way.
+pub(super) fn patiently_reading<T>(path: &Path, begin: impl FnMut() -> rusqlite::Result<T>) -> Result<T> {
+    let started = Instant::now();
+    match patiently(started + PATIENCE, begin).map_err(|error| classify(path, &error))? {
+        Some(begun) => Ok(begun),
+        None => Err(Error::Busy {
+            path: path.to_owned(),
+            waited: started.elapsed(),
+            holder: super::lock::holder::of_write_lock(path),
+        }),
     }
 }
 

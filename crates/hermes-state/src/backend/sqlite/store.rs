@@ -14,7 +14,7 @@ use super::errors::{cannot_open, classify};
 use super::identity::{FileIdentity, sidecar};
 use super::journal;
 use super::lock::{self, PerProcess, crew};
-use super::readers::{Readers, no_thread, on_crew};
+use super::readers::{self, Readers, no_thread, on_crew};
 use super::schema::{self, Adoption, Context, Features, Inspection, Note};
 use super::status;
 use crate::backend::{Operation, WriteEngine};
@@ -148,12 +148,14 @@ impl Store {
 
     fn open_to_look(location: Location, opening: &Opening, too_new: Option<i64>) -> Result<(Arc<Self>, Vec<Note>)> {
         let readers = Arc::new(Readers::new(location.clone(), true));
-        let (path, context) = (location.path().to_owned(), opening.context());
-        let (job_readers, job_location) = (readers.clone(), location.clone());
+        let (pool, at, context) = (readers.clone(), location.clone(), opening.context());
         let features = on_crew(move || {
-            let connection = open_onlooker(&job_location).map_err(|error| classify(&path, &error))?;
-            let features = schema::features(&connection, &context).map_err(|error| classify(&path, &error))?;
-            job_readers.adopt(connection);
+            let opened = readers::patiently_reading(at.path(), || {
+                let connection = open_onlooker(&at)?;
+                Ok((schema::features(&connection, &context)?, connection))
+            });
+            let (features, connection) = opened?;
+            pool.adopt(connection);
             Ok(features)
         })?;
         let access = too_new.map_or(Access::Look, Access::TooNew);
