@@ -14,7 +14,9 @@ fn main() -> ExitCode {
         Some("test") => chores.test(),
         Some("lint") => chores.lint(),
         Some("bench") => chores.bench(&arguments[1..]),
-        Some("python") => chores.python().map(|interpreter| eprintln!("{}", interpreter.display())),
+        Some("python") => chores.module("release").map(|interpreter| {
+            eprintln!("the module hermes_state is installed for {}", interpreter.display());
+        }),
         _ => Err("usage: cargo xtask test | lint | bench [-- options] | python".into()),
     };
     match outcome {

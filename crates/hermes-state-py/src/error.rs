@@ -1,11 +1,8 @@
 //! Turns the store's errors into the exceptions of Python's `sqlite3`, chosen as that module chooses them.
 
-use std::time::Duration;
-
 use hermes_state::Error;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyMemoryError, PyOSError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyAny;
 
 /// The exception for an error of the store.
 pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
@@ -26,13 +23,6 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
             code => of_sqlite3(py, class_of(code), error),
         },
     }
-}
-
-/// The operational error of a write whose patience is over, for writes that waited in Python.
-#[pyfunction]
-pub(crate) fn busy_error<'py>(py: Python<'py>, path: std::path::PathBuf, waited: f64) -> Bound<'py, PyAny> {
-    let waited = Duration::try_from_secs_f64(waited).unwrap_or_default();
-    raise(py, &Error::Busy { path, waited, holder: None }).into_value(py).into_bound(py).into_any()
 }
 
 fn os_text(py: Python<'_>, errno: i32) -> PyResult<String> {

@@ -103,7 +103,19 @@ impl Store {
         self.wait(py, SessionDb::checkpoint)
     }
 
-    /// Runs a routine write.
+    /// Raises if the store takes no writes.
+    fn check_writable(&self, py: Python<'_>) -> PyResult<()> {
+        self.0.check_writable().map_err(|error| raise(py, &error))
+    }
+
+    /// The error for a write on another connection that has waited so many seconds for the lock.
+    fn busy_error<'py>(&self, py: Python<'py>, waited: f64) -> Bound<'py, PyAny> {
+        let holder = py.detach(|| self.0.write_lock_holder());
+        let error = Error::Busy { path: self.0.path().to_owned(), waited: duration(waited), holder };
+        raise(py, &error).into_value(py).into_bound(py).into_any()
+    }
+
+    /// Runs a write.
     fn run<'py>(&self, py: Python<'py>, write: &Write, patience: f64) -> PyResult<Bound<'py, PyAny>> {
         self.set_patience(patience, patience);
         self.wait(py, |db| write.run(db))?.into_python(py)
@@ -249,15 +261,13 @@ impl Store {
         row::sessions(py, &self.wait(py, |db| db.list_sessions(&query))?)
     }
 
-    #[pyo3(signature = (patience, session_id, role, content=None, tool_name=None, tool_calls=None, tool_call_id=None,
+    #[staticmethod]
+    #[pyo3(signature = (session_id, role, content=None, tool_name=None, tool_calls=None, tool_call_id=None,
         token_count=None, finish_reason=None, reasoning=None, reasoning_content=None, reasoning_details=None,
         codex_reasoning_items=None, codex_message_items=None, platform_message_id=None, observed=None,
         effect_disposition=None, timestamp=None, api_content=None))]
     #[expect(clippy::too_many_arguments, reason = "the keywords of append_message")]
     fn append_message(
-        &self,
-        py: Python<'_>,
-        patience: f64,
         session_id: &Bound<'_, PyAny>,
         role: &Bound<'_, PyAny>,
         content: Option<&Bound<'_, PyAny>>,
@@ -276,7 +286,7 @@ impl Store {
         effect_disposition: Option<&Bound<'_, PyAny>>,
         timestamp: Option<&Bound<'_, PyAny>>,
         api_content: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<i64> {
+    ) -> PyResult<Write> {
         let keywords = Keywords {
             role,
             content,
@@ -296,22 +306,15 @@ impl Store {
             timestamp,
             api_content,
         };
-        let (id, message) = (to_value(session_id)?, keywords.message()?);
-        self.set_patience(patience, patience);
-        self.wait(py, |db| db.append_message(id, message))
+        let message = Box::new(keywords.message()?);
+        Ok(Write::new(Job::AppendMessage { session_id: to_value(session_id)?, message }))
     }
 
-    fn append_messages(
-        &self,
-        py: Python<'_>,
-        patience: f64,
-        session_id: &Bound<'_, PyAny>,
-        messages: &Bound<'_, PyAny>,
-    ) -> PyResult<Vec<i64>> {
-        let id = to_value(session_id)?;
+    #[staticmethod]
+    fn append_messages(session_id: &Bound<'_, PyAny>, messages: &Bound<'_, PyAny>) -> PyResult<Write> {
+        let session_id = to_value(session_id)?;
         let messages = messages.try_iter()?.map(|message| from_mapping(&message?)).collect::<PyResult<Vec<_>>>()?;
-        self.set_patience(patience, patience);
-        self.wait(py, |db| db.append_messages(id, messages))
+        Ok(Write::new(Job::AppendMessages { session_id, messages }))
     }
 
     fn messages<'py>(

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -16,7 +17,11 @@ static SCAN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 pub(crate) fn dumps(value: &Bound<'_, PyAny>) -> PyResult<String> {
     let py = value.py();
     let encode = ENCODE.import(py, "json", "dumps")?;
-    encode.call1((value,))?.cast::<PyString>()?.to_cow().map(Cow::into_owned)
+    let text = encode.call1((value,)).map_err(|error| {
+        // A cycle, too: what cannot be written as JSON has the wrong type.
+        if error.is_instance_of::<PyValueError>(py) { PyTypeError::new_err(error.value(py).to_string()) } else { error }
+    })?;
+    text.cast::<PyString>()?.to_cow().map(Cow::into_owned)
 }
 
 /// The value of a stored JSON text.

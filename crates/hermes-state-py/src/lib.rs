@@ -19,8 +19,6 @@ mod _native {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use crate::error::busy_error;
-    #[pymodule_export]
     use crate::handle::Store;
     #[pymodule_export]
     use crate::message::{decode_content, encode_content};

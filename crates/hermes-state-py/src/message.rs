@@ -261,7 +261,12 @@ fn timestamp(value: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
     }
     let is_plain = value.is_instance_of::<PyInt>() || value.is_instance_of::<PyBool>();
     let number = match value.getattr_opt(intern!(py, "timestamp"))? {
-        Some(method) if !is_plain && method.is_callable() => method.call0()?,
+        Some(method) if !is_plain && method.is_callable() => match method.call0() {
+            Ok(seconds) => seconds,
+            // A date that has no such number, as one of the year 1 in this time zone.
+            Err(error) if error.is_instance_of::<PyValueError>(py) => return Ok(None),
+            Err(error) => return Err(error),
+        },
         _ => value.clone(),
     };
     match py.get_type::<PyFloat>().call1((number,)) {

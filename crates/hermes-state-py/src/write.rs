@@ -1,6 +1,7 @@
-//! Routine writes as values: made by the methods of the store, handed to `_execute_write`, run there.
+//! Writes as values: made by the methods of the store, handed to `_execute_write`, run there.
 
-use hermes_state::{NewSession, SessionDb, Value};
+use hermes_state::{NewMessage, NewSession, SessionDb, Value};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
 
@@ -16,12 +17,16 @@ pub(crate) enum Job {
     ReopenSession { id: Value },
     SetTitle { id: Value, title: Option<String> },
     SetMeta { key: Value, value: Value },
+    AppendMessage { session_id: Value, message: Box<NewMessage> },
+    AppendMessages { session_id: Value, messages: Vec<NewMessage> },
 }
 
 /// What a write answers.
 pub(crate) enum Answer {
     Nothing,
     Flag(bool),
+    Id(i64),
+    Ids(Vec<i64>),
 }
 
 impl Answer {
@@ -29,6 +34,8 @@ impl Answer {
         Ok(match self {
             Answer::Nothing => py.None().into_bound(py),
             Answer::Flag(flag) => flag.into_pyobject(py)?.to_owned().into_any(),
+            Answer::Id(id) => id.into_pyobject(py)?.into_any(),
+            Answer::Ids(ids) => ids.into_pyobject(py)?,
         })
     }
 }
@@ -53,6 +60,8 @@ impl Job {
             Job::ReopenSession { .. } => "reopen_session",
             Job::SetTitle { .. } => "set_session_title",
             Job::SetMeta { .. } => "set_meta",
+            Job::AppendMessage { .. } => "append_message",
+            Job::AppendMessages { .. } => "append_messages",
         }
     }
 
@@ -63,6 +72,8 @@ impl Job {
             Job::ReopenSession { id } => db.reopen_session(id)?.into(),
             Job::SetTitle { id, title } => db.set_session_title(id, title.as_deref())?.into(),
             Job::SetMeta { key, value } => db.set_meta(key, value)?.into(),
+            Job::AppendMessage { session_id, message } => Answer::Id(db.append_message(session_id, *message)?),
+            Job::AppendMessages { session_id, messages } => Answer::Ids(db.append_messages(session_id, messages)?),
         })
     }
 }
@@ -79,6 +90,18 @@ impl Write {
 
 #[pymethods]
 impl Write {
+    /// Whether a turn needs this write, so that it has the longer patience.
+    #[getter]
+    fn transcript(&self) -> bool {
+        matches!(self.0, Job::AppendMessage { .. } | Job::AppendMessages { .. })
+    }
+
+    /// Not a callback on a connection, though it stands where one does: says so to whoever calls it.
+    #[pyo3(signature = (*_arguments))]
+    fn __call__(&self, _arguments: &Bound<'_, PyAny>) -> PyResult<()> {
+        Err(PyTypeError::new_err(format!("{} runs in the native store: pass it on to _execute_write", self.__repr__())))
+    }
+
     fn __repr__(&self) -> String {
         format!("<write {}>", self.0.name())
     }

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import sqlite3
+import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -228,3 +231,97 @@ def test_a_store_in_memory_has_no_second_connection() -> None:
         assert db.session_count() == 1
         with pytest.raises(sqlite3.NotSupportedError):
             db._conn  # noqa: B018
+
+
+def test_a_replacement_of_execute_write_sees_appends_and_batches_too(db):
+    seen = []
+    original = db._execute_write
+
+    def passing_on(fn):
+        seen.append(repr(fn))
+        return original(fn)
+
+    db._execute_write = passing_on
+    db.create_session("s", "cli")
+    assert isinstance(db.append_message("s", "user", "one"), int)
+    assert len(db.append_messages("s", [{"role": "user", "content": "two"}, {"role": "user", "content": "three"}])) == 2
+    db.set_meta("k", "v")
+    assert seen == ["<write create_session>", "<write append_message>", "<write append_messages>", "<write set_meta>"]
+
+    def raising(fn):
+        raise sqlite3.OperationalError("simulated")
+
+    db._execute_write = raising
+    with pytest.raises(sqlite3.OperationalError, match="simulated"):
+        db.append_message("s", "user", "four")
+    assert db.message_count("s") == 3
+
+
+def test_a_write_that_is_called_says_what_to_do_instead(db):
+    db._execute_write = lambda fn: fn(db._conn)
+    with pytest.raises(TypeError, match="_execute_write"):
+        db.set_meta("k", "v")
+
+
+def test_appends_keep_the_longer_patience_through_execute_write(db, monkeypatch):
+    patiences = []
+
+    class Recording:
+        def __init__(self, native):
+            self._native = native
+
+        def __getattr__(self, name):
+            return getattr(self._native, name)
+
+        def run(self, write, patience):
+            patiences.append((repr(write), patience))
+            return self._native.run(write, patience)
+
+    db._native = Recording(db._native)
+    db.create_session("s", "cli")
+    db.append_message("s", "user", "one")
+    db._execute_write(db._native.set_meta("k", "v"), patience_s=3)
+    assert patiences == [("<write create_session>", 20), ("<write append_message>", 60), ("<write set_meta>", 3)]
+
+
+def test_raw_sql_cannot_write_to_a_file_of_a_newer_schema(tmp_path):
+    path = tmp_path / "state.db"
+    SessionDB(path).close()
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE schema_version SET version = 99")
+    connection.commit()
+    connection.close()
+    with SessionDB(path) as newer:
+        with pytest.raises(sqlite3.OperationalError, match="99"):
+            newer._execute_write(lambda c: c.execute("DELETE FROM messages"))
+        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            newer._conn.execute("INSERT INTO state_meta VALUES ('a', '1')")
+        assert newer._conn.execute("SELECT version FROM schema_version").fetchone()[0] == 99
+
+
+def test_an_unfinished_cursor_is_named_at_once_instead_of_a_sibling(db, monkeypatch):
+    # Before Python 3.11 sqlite3 does not tell the code of an error, and such a write waits in vain.
+    told = sys.version_info >= (3, 11)
+    monkeypatch.setattr(type(db), "_WRITE_PATIENCE_S", 20 if told else 0.2)
+    for session in ("a", "b", "c"):
+        db.create_session(session, "cli")
+    cursor = db._conn.execute("SELECT id FROM sessions")
+    cursor.fetchone()
+    db.append_message("a", "user", "moves the store on")
+    started = time.monotonic()
+    with pytest.raises(
+        sqlite3.OperationalError, match="cursor of _conn has rows left" if told else "database is locked"
+    ):
+        db._execute_write(lambda c: c.execute("UPDATE sessions SET cwd = '/x'"))
+    assert time.monotonic() - started < 5
+    cursor.fetchall()
+    db._execute_write(lambda c: c.execute("UPDATE sessions SET cwd = '/x'"))
+
+
+def test_raw_sql_that_gives_up_names_the_holder(db, tmp_path, monkeypatch):
+    monkeypatch.setattr(type(db), "_WRITE_PATIENCE_S", 0.3)
+    holder = sqlite3.connect(db.db_path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    with pytest.raises(sqlite3.OperationalError, match=f"pid {os.getpid()}"):
+        db._execute_write(lambda c: c.execute("UPDATE sessions SET cwd = '/x'"))
+    holder.close()

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::backend::sqlite::lock;
 use crate::backend::sqlite::store::{Opening, Store};
-use crate::error::{Error, Result};
+use crate::error::{Error, Holder, Result};
 use crate::gate::Interrupt;
 use crate::message::{Message, NewMessage};
 use crate::op::message::AppendMessages;
@@ -529,6 +529,22 @@ impl SessionDb {
     /// Those of every read.
     pub fn status(&self) -> Result<Status> {
         self.open_store()?.status()
+    }
+
+    /// Whether the store takes writes.
+    ///
+    /// # Errors
+    /// Those with which a write would be refused at once: [`Error::ReadOnly`], [`Error::TooNew`], [`Error::Closed`],
+    /// [`Error::Forked`].
+    pub fn check_writable(&self) -> Result<()> {
+        self.open_store()?.check_writable()
+    }
+
+    /// Who holds the write lock now, if somebody does and can be named. Of use to callers that work on the file through
+    /// a connection of their own.
+    #[must_use]
+    pub fn write_lock_holder(&self) -> Option<Holder> {
+        self.open_store().ok()?.write_lock_holder()
     }
 
     /// Merges the store's log into its main file, as far as that makes nobody wait. Writes do it by themselves from

@@ -82,7 +82,7 @@ pub enum Error {
     },
 
     /// The database file is damaged.
-    #[error("database disk image is malformed: {}: {message}", path.display())]
+    #[error("database disk image is malformed: {}: {message}; work on a copy, or restore a backup", path.display())]
     Corrupt {
         /// The store.
         path: PathBuf,

@@ -47,6 +47,8 @@ pub struct User {
     pub operation: Option<String>,
     /// How long it has been waiting for its turn.
     pub waiting: Option<Duration>,
-    /// How long it has held the write lock.
+    /// How long it has held the write lock, if it is one that takes turns.
     pub holding: Option<Duration>,
+    /// Whether it holds the write lock.
+    pub holds_write_lock: bool,
 }

@@ -30,6 +30,7 @@ fn view(status: &Status) -> Json {
             "takes_turns": user.takes_turns,
             "operation": user.operation,
             "waiting_seconds": user.waiting.map(|time| time.as_secs_f64()),
+            "holds_write_lock": user.holds_write_lock,
             "holding_seconds": user.holding.map(|time| time.as_secs_f64()),
         })
     });
@@ -79,6 +80,8 @@ fn describe(user: &User) -> String {
     let operation = user.operation.as_deref().map(|operation| format!(" for {operation}")).unwrap_or_default();
     if let Some(time) = user.holding {
         text.push_str(&format!(", has held the write lock{operation} for {:.1} s", time.as_secs_f64()));
+    } else if user.holds_write_lock {
+        text.push_str(", holds the write lock");
     } else if let Some(time) = user.waiting {
         text.push_str(&format!(", has waited for the write lock{operation} for {:.1} s", time.as_secs_f64()));
     }

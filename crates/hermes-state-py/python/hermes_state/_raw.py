@@ -11,7 +11,6 @@ import os
 import sqlite3
 import threading
 import time
-from pathlib import Path
 
 from hermes_state import _native
 from hermes_state._trouble import is_lock_error
@@ -27,6 +26,10 @@ _IN_TRANSACTION = "cannot start a transaction within a transaction"
 _BUSY_WAIT_S = 1.0
 _POLL_S = 0.002
 
+# SQLITE_BUSY_SNAPSHOT: the connection's own unfinished read is in the way, which no waiting helps. Known by number from
+# Python 3.11 on; before, such a write waits in vain.
+_BUSY_SNAPSHOT = 517
+
 # Connections that a fork has carried into another process. They are the parent's, so even closing them would do harm.
 _inherited: list[sqlite3.Connection] = []
 
@@ -34,10 +37,10 @@ _inherited: list[sqlite3.Connection] = []
 class RawConnection:
     """Opened when it is first asked for. ``lock`` keeps callers of the raw connection apart."""
 
-    def __init__(self, path: Path, read_only: bool) -> None:
+    def __init__(self, store: _native.Store) -> None:
         self.lock = threading.RLock()
-        self._path = path
-        self._read_only = read_only
+        self._store = store
+        self._path = store.path
         self._process = os.getpid()
         self._connection: sqlite3.Connection | None = None
         self._closed = False
@@ -61,17 +64,26 @@ class RawConnection:
         if str(self._path) == ":memory:":
             raise sqlite3.NotSupportedError("a store in memory is its handle's own: no second connection can reach it")
         # A path may hold characters that mean something in a URI, and the file is the store's to create.
+        writable = self._is_writable()
         connection = sqlite3.connect(
-            f"{self._path.absolute().as_uri()}?mode={'ro' if self._read_only else 'rw'}",
+            f"{self._path.absolute().as_uri()}?mode={'rw' if writable else 'ro'}",
             timeout=_BUSY_WAIT_S,
             isolation_level=None,
             check_same_thread=False,
             uri=True,
         )
         connection.row_factory = sqlite3.Row
-        if not self._read_only:
+        if writable:
             connection.execute("PRAGMA foreign_keys=ON")
         return connection
+
+    def _is_writable(self) -> bool:
+        """Whether the store takes writes: neither only looked at, nor of a newer release."""
+        try:
+            self._store.check_writable()
+        except sqlite3.Error:
+            return False
+        return True
 
     def close(self) -> None:
         """Closes the connection for good."""
@@ -104,19 +116,23 @@ class RawConnection:
 
         The lock of the file is waited for without holding ``lock``, so that other threads proceed.
         """
-        if self._read_only:
-            raise sqlite3.OperationalError(f"attempt to write a readonly database: {self._path}")
+        self._store.check_writable()
         started = time.monotonic()
         while True:
             try:
                 with self.lock:
                     return self._attempt(fn)
             except sqlite3.OperationalError as error:
+                if getattr(error, "sqlite_errorcode", None) == _BUSY_SNAPSHOT:
+                    raise sqlite3.OperationalError(
+                        f"{_IN_TRANSACTION}: a cursor of _conn has rows left, so the connection still reads an older"
+                        " state of the store; fetch them all, or close the cursor"
+                    ) from error
                 if not is_lock_error(error):
                     raise
                 waited = time.monotonic() - started
                 if waited >= patience_s:
-                    raise _native.busy_error(self._path, waited) from error
+                    raise self._store.busy_error(waited) from error
             time.sleep(min(_POLL_S, patience_s - waited))
 
     def _attempt(self, fn: Callable[[sqlite3.Connection], Any]) -> Any:

@@ -46,11 +46,11 @@ class SessionDB:
     def __init__(self, db_path: str | os.PathLike[str] | None = None, read_only: bool = False) -> None:
         # Lock contention is survived, not reported: the writes of a turn wait 30 seconds and more for a sibling
         # (_TRANSCRIPT_WRITE_PATIENCE_S), this opening and all other writes as long as _WRITE_PATIENCE_S says.
-        self.db_path = Path(db_path or module.DEFAULT_DB_PATH)
         self.read_only = read_only
         self._write_count = 0
         self._count_lock = threading.Lock()
         try:
+            self.db_path = Path(db_path or module.DEFAULT_DB_PATH)
             self._native = _native.Store(
                 self.db_path,
                 bool(read_only),
@@ -62,7 +62,7 @@ class SessionDB:
             module._set_last_init_error(f"{type(error).__name__}: {error}")
             raise
         # The path as it was resolved, so that a change of the working folder leads nowhere else.
-        self._raw = RawConnection(self._native.path, bool(read_only))
+        self._raw = RawConnection(self._native)
 
     def close(self) -> None:
         """Closes the store once running calls are done. Closing again does nothing."""
@@ -118,8 +118,11 @@ class SessionDB:
 
         ``fn`` may run several times and must not commit; whatever leaves it undoes its work.
         """
-        patience = self._WRITE_PATIENCE_S if patience_s is None else patience_s
-        if isinstance(fn, _native.Write):
+        native = isinstance(fn, _native.Write)
+        patience = patience_s
+        if patience is None:
+            patience = self._TRANSCRIPT_WRITE_PATIENCE_S if native and fn.transcript else self._WRITE_PATIENCE_S
+        if native:
             self._raw.refuse_inside_transaction()
             answer = self._native.run(fn, patience)
         else:
@@ -289,36 +292,33 @@ class SessionDB:
         api_content: str | None = None,
     ) -> int:
         """Appends a message; returns its id once it is durable."""
-        self._raw.refuse_inside_transaction()
-        message_id = self._native.append_message(
-            self._TRANSCRIPT_WRITE_PATIENCE_S,
-            session_id,
-            role,
-            content,
-            tool_name,
-            tool_calls,
-            tool_call_id,
-            token_count,
-            finish_reason,
-            reasoning,
-            reasoning_content,
-            reasoning_details,
-            codex_reasoning_items,
-            codex_message_items,
-            platform_message_id,
-            observed,
-            effect_disposition,
-            timestamp,
-            api_content,
+        message_id: int = self._execute_write(
+            self._native.append_message(
+                session_id,
+                role,
+                content,
+                tool_name,
+                tool_calls,
+                tool_call_id,
+                token_count,
+                finish_reason,
+                reasoning,
+                reasoning_content,
+                reasoning_details,
+                codex_reasoning_items,
+                codex_message_items,
+                platform_message_id,
+                observed,
+                effect_disposition,
+                timestamp,
+                api_content,
+            )
         )
-        self._count_write()
         return message_id
 
     def append_messages(self, session_id: str, messages: Iterable[Mapping[str, Any]]) -> list[int]:
         """Appends messages, each a mapping with the keywords of ``append_message``, all or none; returns their ids."""
-        self._raw.refuse_inside_transaction()
-        ids = self._native.append_messages(self._TRANSCRIPT_WRITE_PATIENCE_S, session_id, messages)
-        self._count_write()
+        ids: list[int] = self._execute_write(self._native.append_messages(session_id, messages))
         return ids
 
     def get_messages(

@@ -167,10 +167,7 @@ impl WriteEngine for SqliteEngine {
     }
 
     fn holder(&mut self) -> Option<Holder> {
-        let sibling = self
-            .siblings
-            .holder()
-            .and_then(|sibling| Some(Holder { pid: i32::try_from(sibling.pid).ok()?, program: Some(sibling.program) }));
+        let sibling = self.siblings.holder().and_then(|sibling| sibling.as_holder());
         sibling.or_else(|| lock::holder::of_write_lock(self.path()))
     }
 

@@ -42,7 +42,7 @@ pub(super) fn classify(path: &Path, error: &Sqlite) -> Error {
         }
         ffi::SQLITE_READONLY => Error::ReadOnly { path },
         ffi::SQLITE_NOTADB => Error::NotADatabase { path },
-        ffi::SQLITE_CORRUPT => Error::Corrupt { path, message, code },
+        ffi::SQLITE_CORRUPT => Error::Corrupt { path, message: ffi::code_to_str(code).to_owned(), code },
         ffi::SQLITE_FULL => Error::Full { path },
         ffi::SQLITE_CONSTRAINT | ffi::SQLITE_MISMATCH => Error::Constraint { message, code },
         ffi::SQLITE_CANTOPEN | ffi::SQLITE_PERM | ffi::SQLITE_AUTH => cannot_open(path),

@@ -6,6 +6,7 @@ use rusqlite::Connection;
 
 use super::identity::sidecar;
 use super::{journal, lock, siblings};
+use crate::error::Holder;
 use crate::status::User;
 
 /// What has to be read through a connection.
@@ -55,6 +56,7 @@ pub(super) fn users(path: &Path) -> Vec<User> {
             operation: sibling.operation.map(str::to_owned),
             waiting: sibling.waiting_for,
             holding: sibling.holding_for,
+            holds_write_lock: sibling.holding_for.is_some(),
         })
         .collect();
     // The one that asks is among those that have the file open for the moment of asking, and no news to itself.
@@ -68,9 +70,19 @@ pub(super) fn users(path: &Path) -> Vec<User> {
                 operation: None,
                 waiting: None,
                 holding: None,
+                holds_write_lock: false,
             });
         }
     }
+    if let Some(holder) = lock::holder::of_write_lock(path) {
+        users.iter_mut().filter(|user| user.pid == holder.pid).for_each(|user| user.holds_write_lock = true);
+    }
     users.sort_by_key(|user| user.pid);
     users
+}
+
+/// Who holds the write lock, by the word of ours or by what the lock itself tells.
+pub(super) fn holder(path: &Path) -> Option<Holder> {
+    let sibling = siblings::holder(path).and_then(|sibling| sibling.as_holder());
+    sibling.or_else(|| lock::holder::of_write_lock(path))
 }

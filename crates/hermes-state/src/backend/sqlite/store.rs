@@ -18,7 +18,7 @@ use super::readers::{self, Readers, no_thread, on_crew};
 use super::schema::{self, Adoption, Context, Features, Inspection, Note};
 use super::status;
 use crate::backend::{Operation, WriteEngine};
-use crate::error::{Error, Result};
+use crate::error::{Error, Holder, Result};
 use crate::gate::{Gate, Interrupt};
 use crate::op::Write;
 use crate::status::Status;
@@ -238,6 +238,16 @@ impl Store {
             open_by: status::users(&path),
             path,
         })
+    }
+
+    /// The error with which a write would be refused at once, if one would.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        self.gate().map(drop)
+    }
+
+    /// Who holds the write lock now, if that can be seen.
+    pub(crate) fn write_lock_holder(&self) -> Option<Holder> {
+        status::holder(self.path())
     }
 
     fn gate(&self) -> Result<&Gate<SqliteEngine>> {

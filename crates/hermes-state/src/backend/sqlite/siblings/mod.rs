@@ -31,6 +31,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::backend::Operation;
+use crate::error::Holder;
 
 use slots::Seat;
 pub(crate) use turn::{Place, Standing};
@@ -50,6 +51,13 @@ pub(crate) struct Sibling {
     pub waiting_for: Option<Duration>,
     /// How long it has been holding the write lock; nothing when it does not.
     pub holding_for: Option<Duration>,
+}
+
+impl Sibling {
+    /// It, as an error names it that others wait for.
+    pub(crate) fn as_holder(&self) -> Option<Holder> {
+        Some(Holder { pid: i32::try_from(self.pid).ok()?, program: Some(self.program.clone()) })
+    }
 }
 
 /// This process's membership among those that share one open store.
@@ -93,6 +101,11 @@ impl Siblings {
 /// All that have the store at `store` open, seen from outside: takes no slot, creates and changes nothing.
 pub(crate) fn list(store: &Path) -> Vec<Sibling> {
     slots::look(&sidecar(store))
+}
+
+/// The one that holds the write lock of the store at `store`, if it is one of ours; seen from outside as by [`list`].
+pub(crate) fn holder(store: &Path) -> Option<Sibling> {
+    holder_among(list(store))
 }
 
 /// Two may say that they hold it for the moment in which one has committed and the next has begun: the later does.

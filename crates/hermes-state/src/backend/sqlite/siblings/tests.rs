@@ -501,7 +501,7 @@ fn the_list_says_who_is_there_and_not_who_was() {
     let name = std::env::current_exe().expect("this binary");
     assert_eq!(seen[1].program, name.file_name().expect("a name").to_string_lossy());
     assert!(seen[1].open_for < 10 * SECOND && seen[1].holding_for.is_none() && seen[1].waiting_for.is_none());
-    assert_eq!(holder_among(list(&store)).map(|sibling| sibling.pid), Some(holder.0.id()));
+    assert_eq!(super::holder(&store).map(|sibling| sibling.pid), Some(holder.0.id()));
     assert_eq!(siblings.list().len(), 2);
 
     let slots = &siblings.seat().expect("a slot").mapping;
@@ -515,7 +515,7 @@ fn the_list_says_who_is_there_and_not_who_was() {
 
     holder.kill();
     assert_eq!(list(&store).len(), 1, "the dead are gone, though their slot is not cleaned");
-    assert_eq!(holder_among(list(&store)), None);
+    assert_eq!(super::holder(&store), None);
 
     let slot = siblings.seat().expect("a slot").slot();
     slot.started.fetch_add(1, Ordering::Relaxed);
