@@ -73,6 +73,9 @@ pub(crate) fn run(arguments: &Arguments, global: &Global, out: &mut Output) -> R
     if results.partial {
         note("the search was ended before it had seen every message; there may be more hits");
     }
+    if results.is_empty() && looked.db.is_some() {
+        note("no message matches");
+    }
     results.iter().try_for_each(|hit| write_hit(out, hit))
 }
 

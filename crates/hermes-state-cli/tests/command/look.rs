@@ -31,6 +31,15 @@ fn a_missing_store_is_an_empty_result_and_stays_missing() {
     assert!(!world.folder().exists());
 }
 
+#[test]
+fn a_search_that_finds_nothing_says_so_beside_the_output() {
+    let world = World::new();
+    world.run_with_input("record --session s", &line("user", "harbour")).expect_code(0);
+    let looked = world.run("search zebrafinch").expect_code(0);
+    assert_eq!((looked.out.as_str(), looked.err.trim()), ("", "Note: no message matches"));
+    assert_eq!(world.run("search zebrafinch --json").expect_code(0).err, "");
+}
+
 /// Everything about a folder's files that looking could change.
 #[expect(clippy::disallowed_methods, reason = "this process holds no lock on the store that a close could drop")]
 fn picture(folder: &Path, names: &[&str]) -> Vec<(String, u64, i64, Vec<u8>)> {
