@@ -75,7 +75,9 @@ pub enum Error {
     },
 
     /// The file holds something else than an SQLite database.
-    #[error("file is not a database: {} holds something else; move it away or choose another path", path.display())]
+    #[error(
+        "file is not a database: {} does not begin like one; if it was a store, keep it and its sidecars and restore a backup elsewhere", path.display()
+    )]
     NotADatabase {
         /// The store.
         path: PathBuf,

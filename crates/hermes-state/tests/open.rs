@@ -294,3 +294,68 @@ fn looking_waits_for_one_that_is_just_closing() {
     assert!(started.elapsed() > Duration::from_millis(500), "there was something to wait for");
     closing.wait().expect("ends");
 }
+
+/// Another process makes the store anew while a handle on the old one lives: its close must not bring the old state back.
+#[test]
+fn a_stale_handle_writes_nothing_over_what_others_have_stored_since() {
+    for looks in [false, true] {
+        let folder = folder();
+        let path = folder.path().join("state.db");
+        a_store(&path);
+        let stale = if looks { SessionDb::open_read_only(&path) } else { SessionDb::open(&path) }.expect("opens");
+        if looks {
+            // Written through the log that is about to be removed.
+            python_says(
+                &path,
+                "c = sqlite3.connect(path)\nc.execute(\"INSERT INTO state_meta VALUES ('old', '1')\")\nc.commit()\nos._exit(0)",
+            );
+        } else {
+            for n in 0..20 {
+                stale.append_message("s", NewMessage::new("user", n.to_string())).expect("appends");
+            }
+        }
+        python_says(
+            &path,
+            "os.unlink(path + '-wal')\nos.unlink(path + '-shm')\n\
+             c = sqlite3.connect(path)\nc.execute(\"INSERT INTO sessions (id, source, started_at) VALUES ('new', 'cli', 1.0)\")\n\
+             c.executemany(\"INSERT INTO messages (session_id, role, content, timestamp) VALUES ('new', 'user', ?, 1.0)\", [(str(n),) for n in range(500)])\n\
+             c.commit()\nc.close()",
+        );
+        if !looks {
+            let refused = stale.append_message("s", NewMessage::new("user", "no"));
+            assert!(matches!(refused, Err(Error::Replaced { .. })), "{refused:?}");
+        }
+        let read = stale.message_count(None);
+        assert!(matches!(read, Err(Error::Replaced { .. })), "{read:?}");
+        stale.close().expect("closes");
+        assert_eq!(
+            python_says(
+                &path,
+                "c = sqlite3.connect(path)\nprint(c.execute(\"SELECT COUNT(*) FROM messages WHERE session_id = 'new'\").fetchone()[0], c.execute('PRAGMA integrity_check').fetchone()[0])"
+            ),
+            "500 ok",
+            "looks: {looks}"
+        );
+    }
+}
+
+#[test]
+fn a_store_whose_file_is_gone_while_its_log_holds_data_is_not_begun_anew() {
+    let folder = folder();
+    let path = folder.path().join("state.db");
+    python_says(&path, "open(path + '-wal', 'w').write('x' * 5000)");
+    let error = at_once(|| SessionDb::open(&path)).expect_err("the file is missing");
+    assert!(matches!(&error, Error::Corrupt { .. }) && error.to_string().contains("is missing"), "{error}");
+    assert!(!path.exists(), "and nothing was created");
+}
+
+#[test]
+fn a_store_truncated_to_nothing_under_a_live_handle_acknowledges_nothing_more() {
+    let folder = folder();
+    let path = folder.path().join("state.db");
+    a_store(&path);
+    let db = SessionDb::open(&path).expect("opens");
+    python_says(&path, "os.truncate(path, 0)");
+    let error = db.append_message("s", NewMessage::new("user", "lost?")).expect_err("there is nothing left");
+    assert!(matches!(&error, Error::Replaced { .. }) && error.to_string().contains("truncated"), "{error}");
+}

@@ -504,3 +504,20 @@ proptest::proptest! {
         }
     }
 }
+
+/// FTS5's own snippet takes minutes for such a message; the search must not.
+#[test]
+fn a_long_message_of_one_word_is_found_with_the_text_around_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let db = SessionDb::open(folder.path().join("state.db")).expect("opens");
+    db.create_session(NewSession::new("s", "cli")).expect("creates");
+    let text = format!("{}{}", "x".repeat(50), " lorem ipsum".repeat(100_000));
+    db.append_message("s", NewMessage::new("user", text)).expect("appends");
+    for sort in [None, Some(hermes_state::SearchSort::Newest)] {
+        let options = SearchOptions { sort, ..SearchOptions::default() };
+        let hits = db.search_messages("lorem", &options).expect("searches");
+        let snippet = hits[0].snippet.as_deref().expect("a snippet");
+        assert!(snippet.starts_with("xx") && snippet.contains("lorem ipsum"), "{snippet}");
+        assert_eq!(snippet.chars().count(), 120);
+    }
+}

@@ -66,4 +66,5 @@ def has_cjk_tokenizer() -> bool:
         return False
     named = os.environ.get("HERMES_FTS5_CJK_SO")
     library = Path(named).expanduser() if named else get_hermes_home() / "lib" / "libfts5_cjk.so"
-    return library.is_file()
+    # Unlike Path.is_file, this takes a folder that may not be entered for one without the library.
+    return os.path.isfile(library)

@@ -1,7 +1,7 @@
 //! The full-text indexes as SQLite's FTS5 serves them: the only place that knows MATCH, rank and snippets.
 
 use super::Statement;
-use super::search_rows::{ID, Page, Rows, TEXT};
+use super::search_rows::{BEFORE, EXCERPT, ID, Page, Rows, TEXT};
 use super::search_text::{is_operator, words};
 use crate::error::{Error, Result};
 use crate::transaction::Transaction;
@@ -50,7 +50,7 @@ impl Search {
         let table = self.index.table();
         let by_time = rows.order_by_time();
         // Sorted by time, a snippet would be made for every hit just to sort it.
-        let text = if by_time.is_some() { "NULL".to_owned() } else { self.snippet() };
+        let text = if by_time.is_some() { "NULL".to_owned() } else { self.snippet(&mut statement) };
         statement.push(&format!("SELECT {}", rows.columns(&text)));
         self.push_hits(&mut statement, rows);
         statement.push(&match by_time {
@@ -65,18 +65,39 @@ impl Search {
             Ok(())
         })?;
         if by_time.is_some() {
-            let of_one =
-                format!("SELECT {} FROM {table} WHERE {table} MATCH ?1 AND {table}.rowid = ?2", self.snippet());
+            let mut of_one = Statement::default();
+            let text = self.snippet(&mut of_one);
+            let expression = of_one.bind(&self.expression);
+            of_one.push(&format!(
+                "SELECT {text} FROM {table} JOIN messages m ON m.id = {table}.rowid \
+                 WHERE {table} MATCH {expression} AND {table}.rowid = "
+            ));
+            let id = of_one.parameters.len();
+            of_one.bind(Value::Null);
+            of_one.push(&format!("?{}", id + 1));
             for hit in &mut hits {
-                hit[TEXT] = transaction.scalar(&of_one, &[(&self.expression).into(), hit[ID].clone()])?;
+                of_one.parameters[id] = hit[ID].clone();
+                hit[TEXT] = transaction.scalar(&of_one.sql, &of_one.parameters)?;
             }
         }
         Ok(hits)
     }
 
+    /// FTS5's snippet; of a very long message the text around the first word of the search, since the time FTS5 takes
+    /// grows with the square of the matches in a row (a third of a second at 64 KB of one word, over a minute at 1 MB).
     /// As bytes: an index that has lost track of offsets can cut a character in two.
-    fn snippet(&self) -> String {
-        format!("CAST(snippet({}, -1, '>>>', '<<<', '...', 40) AS BLOB)", self.index.table())
+    fn snippet(&self, statement: &mut Statement) -> String {
+        let first = words(&self.expression)
+            .filter(|word| !is_operator(word))
+            .map(|word| word.trim_matches(|character: char| !character.is_alphanumeric()).to_ascii_lowercase())
+            .find(|word| !word.is_empty());
+        let first = statement.bind(first.unwrap_or_default());
+        format!(
+            "CAST(CASE WHEN OCTET_LENGTH(COALESCE(m.content, '')) + OCTET_LENGTH(COALESCE(m.tool_calls, '')) > {LONG} \
+             THEN SUBSTR(m.content, MAX(1, INSTR(LOWER(m.content), {first}) - {BEFORE}), {EXCERPT}) \
+             ELSE snippet({}, -1, '>>>', '<<<', '...', 40) END AS BLOB)",
+            self.index.table()
+        )
     }
 
     /// How many hits there are in all.
@@ -102,6 +123,9 @@ impl Search {
         rows.push_filters(statement);
     }
 }
+
+/// From how many bytes on a message is too long for FTS5's snippet.
+const LONG: usize = 32 * 1024;
 
 /// The text as one phrase of the query language. A NUL would end the query.
 fn phrase(text: &str) -> String {

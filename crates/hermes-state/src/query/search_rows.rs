@@ -185,8 +185,8 @@ impl Scan {
 }
 
 /// The length of an excerpt, and how much of it stands before the first term, in characters.
-const EXCERPT: usize = 120;
-const BEFORE: usize = 40;
+pub(super) const EXCERPT: usize = 120;
+pub(super) const BEFORE: usize = 40;
 
 /// Whether a word is too short for the index of three characters each.
 pub(crate) fn is_short(word: &str) -> bool {

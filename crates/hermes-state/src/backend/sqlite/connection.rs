@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::hooks::Wal;
 use rusqlite::{Connection, OpenFlags};
 
@@ -67,11 +68,24 @@ pub(super) fn open_writer(location: &Location) -> rusqlite::Result<(Connection, 
     Ok((connection, length))
 }
 
-/// A reading connection beside a writer of this process.
+/// A reading connection beside a writer of this process. Merging the log at the end is the writer's business, which knows
+/// whether that is still the store's.
 pub(super) fn open_reader(location: &Location) -> rusqlite::Result<Connection> {
+    let connection = open_query_only(location)?;
+    leave_log_alone(&connection);
+    Ok(connection)
+}
+
+fn open_query_only(location: &Location) -> rusqlite::Result<Connection> {
     let connection = open(location, OpenFlags::SQLITE_OPEN_READ_WRITE, "")?;
     connection.pragma_update(None, "query_only", true)?;
     Ok(connection)
+}
+
+/// Has the connection close without merging the log into the main file, although it may be the last of all.
+pub(super) fn leave_log_alone(connection: &Connection) {
+    let set = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+    debug_assert!(set.is_ok(), "a setting that SQLite has had since 3.6: {set:?}");
 }
 
 /// A connection of a store that is only looked at, and left as it was found.
@@ -87,7 +101,7 @@ pub(super) fn open_onlooker(location: &Location) -> rusqlite::Result<Connection>
         return open(location, read_only, "");
     }
     if writable(path) && path.parent().is_some_and(writable) {
-        return open_reader(location);
+        return open_query_only(location);
     }
     let connection = open(location, read_only, "immutable=1")?;
     Ok(connection)
@@ -126,13 +140,15 @@ fn uri(path: &Path, parameters: &str) -> String {
     uri
 }
 
+/// Whether this user may write the file or folder.
 #[cfg(unix)]
-fn writable(path: &Path) -> bool {
+pub(super) fn writable(path: &Path) -> bool {
     access::may_write(path)
 }
 
+/// Whether this user may write the file or folder.
 #[cfg(not(unix))]
-fn writable(path: &Path) -> bool {
+pub(super) fn writable(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|found| !found.permissions().readonly())
 }
 

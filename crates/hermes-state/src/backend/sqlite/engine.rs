@@ -2,11 +2,11 @@
 
 use std::path::Path;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rusqlite::Connection;
 
-use super::connection::{Location, WalLength};
+use super::connection::{Location, WalLength, leave_log_alone};
 use super::errors::{classify, is_busy};
 use super::identity::StoreIdentity;
 use super::journal;
@@ -30,6 +30,29 @@ pub(crate) struct SqliteEngine {
     siblings: Siblings,
     /// Our place in the line of those that want to write, from the first attempt to the end of the write.
     place: Option<Place>,
+    pause: Pause,
+}
+
+/// The pauses of a writer without a place in line. A hundred of them that all ask every half millisecond leave the one
+/// that holds the lock no time to work, so each asks ever more seldom, and not in step with the others.
+struct Pause(Duration);
+
+impl Default for Pause {
+    fn default() -> Self {
+        Self(POLL)
+    }
+}
+
+impl Pause {
+    const LONGEST: Duration = Duration::from_millis(25);
+
+    fn next(&mut self) -> Duration {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.subsec_nanos());
+        // Between half and one and a half of the pause, by what the clock's last digits happen to be.
+        let pause = self.0 / 2 + self.0.mul_f64(f64::from(now / 100 % 1000) / 1000.0);
+        self.0 = self.0.mul_f64(1.3).min(Self::LONGEST);
+        pause
+    }
 }
 
 /// Repeats `attempt` while it is refused for somebody's lock, until `deadline`. One attempt is always made.
@@ -61,7 +84,7 @@ impl SqliteEngine {
             }
             Location::Memory(_) => (None, Siblings::none()),
         };
-        Ok(Self { connection, log, location, identity, siblings, place: None })
+        Ok(Self { connection, log, location, identity, siblings, place: None, pause: Pause::default() })
     }
 
     pub(super) fn location(&self) -> &Location {
@@ -90,17 +113,22 @@ impl SqliteEngine {
         }
     }
 
-    /// Merges as much of the log into the main file as can be done without making anybody wait.
+    /// Merges as much of the log into the main file as can be done without making anybody wait. A log that nobody else
+    /// sees any more is never merged: it would write an older state over what others have stored since.
     pub(crate) fn checkpoint(&mut self) -> Result<()> {
+        self.check_identity()?;
         self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())).map_err(|error| self.error(&error))
     }
 
     /// Closes the connection. The log is merged, and cut off if nobody else is reading or writing: nobody is made to
-    /// wait for it, and SQLite removes the sidecars when this was the last connection of all.
-    pub(super) fn close(self) {
+    /// wait for it, and SQLite removes the sidecars when this was the last connection of all. A store that was replaced
+    /// is left as it is: nothing of the old one may get into the new.
+    pub(super) fn close(mut self) {
         // Without the log merged the store is whole all the same; the next opener merges it.
-        let _ = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
-        let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        match self.checkpoint() {
+            Err(Error::Replaced { .. }) => leave_log_alone(&self.connection),
+            _ => drop(self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))),
+        }
         drop(self.connection);
     }
 }
@@ -125,8 +153,10 @@ impl WriteEngine for SqliteEngine {
             if now >= until {
                 return Ok(false);
             }
-            if standing == Standing::First {
-                thread::sleep(POLL.min(until - now));
+            match standing {
+                Standing::First => thread::sleep(POLL.min(until - now)),
+                Standing::Unordered => thread::sleep(self.pause.next().min(until - now)),
+                Standing::Overdue | Standing::Behind => {}
             }
         }
     }
@@ -160,6 +190,7 @@ impl WriteEngine for SqliteEngine {
 
     fn end(&mut self) {
         self.leave_line();
+        self.pause = Pause::default();
         if self.log.calls_for_checkpoint() {
             // Somebody else checkpointing, or a full disk, is no fault of the writes that are done.
             let _ = self.checkpoint();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rusqlite::{Error as Sqlite, ffi};
 
+use super::connection::writable;
 use crate::error::Error;
 
 /// The extended result code of an error, 0 for those that do not come from SQLite itself.
@@ -50,11 +51,18 @@ pub(super) fn classify(path: &Path, error: &Sqlite) -> Error {
     }
 }
 
+fn may_open(path: &Path) -> bool {
+    writable(path) && path.parent().is_some_and(writable)
+}
+
 /// SQLite only says that it could not open the file; the file system says why.
 pub(super) fn cannot_open(path: std::path::PathBuf) -> Error {
     let reason = match std::fs::metadata(&path) {
         Ok(found) if found.is_dir() => "it is a directory; name a file in it".to_owned(),
         Ok(found) if !found.is_file() => "it is not a regular file".to_owned(),
+        Ok(_) if may_open(&path) => {
+            "the system refuses although this user may open it; this process may have too many files open".to_owned()
+        }
         Ok(_) => "this user may not open it, or its folder; check the permissions of both".to_owned(),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => match path.parent() {
             Some(folder) if folder.is_dir() => {

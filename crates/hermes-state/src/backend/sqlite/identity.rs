@@ -4,6 +4,7 @@
 //! nobody else will ever see. `stat` by path opens nothing and so endangers no lock.
 
 use std::ffi::OsString;
+use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
@@ -19,16 +20,21 @@ impl FileIdentity {
     /// The file at `path` now; `None` if there is none. Where the system has no inode numbers all files are alike, and
     /// only their being there is checked.
     pub(super) fn of(path: &Path) -> Option<Self> {
-        let found = std::fs::metadata(path).ok()?;
+        std::fs::metadata(path).ok().as_ref().map(Self::from)
+    }
+}
+
+impl From<&Metadata> for FileIdentity {
+    fn from(found: &Metadata) -> Self {
         #[cfg(unix)]
         {
             use std::os::unix::fs::MetadataExt;
-            Some(Self { device: found.dev(), inode: found.ino() })
+            Self { device: found.dev(), inode: found.ino() }
         }
         #[cfg(not(unix))]
         {
             let _ = found;
-            Some(Self { device: 0, inode: 0 })
+            Self { device: 0, inode: 0 }
         }
     }
 }
@@ -61,8 +67,17 @@ impl StoreIdentity {
     /// Refuses when any of the files is another one now, or gone.
     pub(super) fn check(&self) -> Result<()> {
         for (path, taken) in std::iter::once(&self.main).chain(&self.sidecars) {
-            let what = match FileIdentity::of(path) {
-                Some(found) if found == *taken => continue,
+            let what = match std::fs::metadata(path).ok() {
+                // A store's main file never shrinks to nothing; its log does, when it has been merged.
+                Some(found) if FileIdentity::from(&found) == *taken => {
+                    if *path == self.main.0 && found.len() == 0 {
+                        return Err(Error::Replaced {
+                            path: self.main.0.clone(),
+                            what: "it was truncated to nothing".to_owned(),
+                        });
+                    }
+                    continue;
+                }
                 Some(_) => format!("{} is another file now", path.display()),
                 None => format!("{} was removed", path.display()),
             };

@@ -1,14 +1,15 @@
 //! A store's reading connections: a few, each lent to one read at a time, none ever waiting for a writer.
 
 use std::path::Path;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
-use super::connection::{Location, open_onlooker, open_reader};
+use super::connection::{Location, leave_log_alone, open_onlooker, open_reader};
 use super::engine::patiently;
 use super::errors::classify;
+use super::identity::{FileIdentity, StoreIdentity, sidecar};
 use super::lock::crew;
 use super::transaction::SqliteTransaction;
 use crate::error::{Error, Result};
@@ -25,6 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(super) struct Readers {
     location: Location,
     onlooker: bool,
+    /// The files that are read, as they were when the store was opened.
+    identity: OnceLock<StoreIdentity>,
     pool: Mutex<Pool>,
     returned: Condvar,
 }
@@ -38,7 +41,7 @@ struct Pool {
 impl Readers {
     /// An empty pool; `onlooker` if the store is only looked at.
     pub(super) fn new(location: Location, onlooker: bool) -> Self {
-        Self { location, onlooker, pool: Mutex::default(), returned: Condvar::new() }
+        Self { location, onlooker, identity: OnceLock::new(), pool: Mutex::default(), returned: Condvar::new() }
     }
 
     /// Takes over a connection that was opened otherwise.
@@ -59,6 +62,10 @@ impl Readers {
     /// As [`read`](Readers::read), for reads that are about SQLite itself.
     pub(super) fn read_directly<T>(&self, read: impl FnOnce(&Connection, &Path) -> Result<T>) -> Result<T> {
         let path = self.location.path();
+        if let Some(identity) = self.identity.get() {
+            // A connection made now would read the new log by the index of the old one.
+            identity.check()?;
+        }
         let idle = self.pool().idle.pop();
         let connection = match idle {
             Some(connection) => connection,
@@ -94,10 +101,25 @@ impl Readers {
         Permit(self)
     }
 
-    /// Closes the idle connections.
+    /// Notes which files are read, once they have been read or written.
+    pub(super) fn remember_identity(&self) {
+        if let Location::File(path) = &self.location {
+            let wal = FileIdentity::of(&sidecar(path, "-wal")).is_some();
+            if let Ok(identity) = StoreIdentity::take(path, wal) {
+                let _ = self.identity.set(identity);
+            }
+        }
+    }
+
+    /// Closes the idle connections. One that looks may be the last of all and then merges a log; never one that is not
+    /// the store's any more.
     pub(super) fn close(&self) {
-        let idle = std::mem::take(&mut self.pool().idle);
-        drop(idle);
+        let replaced = self.identity.get().is_some_and(|identity| identity.check().is_err());
+        for connection in std::mem::take(&mut self.pool().idle) {
+            if replaced {
+                leave_log_alone(&connection);
+            }
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::connection::{Location, open_onlooker, open_writer};
 use super::engine::{SqliteEngine, patiently};
-use super::errors::{cannot_open, classify};
+use super::errors::classify;
 use super::identity::{FileIdentity, sidecar};
 use super::journal;
 use super::lock::{self, PerProcess, crew};
@@ -128,11 +128,13 @@ impl Store {
             let _ = close.send(());
         });
         started.map_err(|error| no_thread(&error))?;
-        match opened.recv().map_err(|_| cannot_open(location.path().to_owned()))?? {
+        match opened.recv().map_err(|_| no_thread(&std::io::Error::from(std::io::ErrorKind::OutOfMemory)))?? {
             Ok((features, notes)) => {
                 let identity = FileIdentity::of(location.path());
+                let readers = Arc::new(Readers::new(location.clone(), false));
+                readers.remember_identity();
                 let store = Arc::new(Self {
-                    readers: Arc::new(Readers::new(location.clone(), false)),
+                    readers,
                     location,
                     access: Access::Write { gate, identity, closed: Mutex::new(closed) },
                     features: Mutex::new(features),
@@ -156,6 +158,7 @@ impl Store {
             });
             let (features, connection) = opened?;
             pool.adopt(connection);
+            pool.remember_identity();
             Ok(features)
         })?;
         let access = too_new.map_or(Access::Look, Access::TooNew);
@@ -404,19 +407,20 @@ fn prepare_folder(path: &Path) -> Result<()> {
 /// Lets a new file be born readable for this user only; SQLite gives the sidecars the same mode. Whatever prevents it
 /// also prevents SQLite from opening the file, which then says so.
 fn create(path: &Path) -> Result<()> {
-    birth::create_private(path);
-    let empty = std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() == 0);
     let log = sidecar(path, "-wal");
-    if empty && std::fs::metadata(&log).is_ok_and(|found| found.len() > 0) {
-        return Err(Error::Corrupt {
-            path: path.to_owned(),
-            message: format!(
-                "the file is empty though its log {} is not: it was truncated; restore it from a backup",
-                log.display()
-            ),
-            code: rusqlite::ffi::SQLITE_CORRUPT,
-        });
+    let lost = match std::fs::metadata(path) {
+        Ok(found) if found.is_file() && found.len() == 0 => Some("is empty"),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some("is missing"),
+        _ => None,
+    };
+    if let Some(lost) = lost
+        && std::fs::metadata(&log).is_ok_and(|found| found.len() > 0)
+    {
+        let message =
+            format!("the file {lost} though its log {} holds data: it was truncated or removed", log.display());
+        return Err(Error::Corrupt { path: path.to_owned(), message, code: rusqlite::ffi::SQLITE_CORRUPT });
     }
+    birth::create_private(path);
     Ok(())
 }
 

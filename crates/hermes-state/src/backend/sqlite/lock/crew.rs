@@ -11,6 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use super::{LockKind, PerProcess, fork, in_force};
 
@@ -68,14 +69,14 @@ impl Crew {
 
     /// Runs `job` on a crew thread and waits for its result.
     ///
-    /// # Panics
-    /// When the job panicked.
+    /// # Errors
+    /// When no thread could be had for it, or the job panicked.
     pub(crate) fn run<T: Send + 'static>(&'static self, job: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
         let (answer, result) = sync_channel(1);
         self.start(move || {
             let _ = answer.send(job());
         })?;
-        Ok(result.recv().expect("a job of the crew panicked"))
+        result.recv().map_err(|_| io::Error::other("the job was given up: no thread for it, or it panicked"))
     }
 
     /// Hands `job` to a crew thread and returns at once; it may run as long as it likes.
@@ -117,6 +118,7 @@ impl Crew {
 
     /// The life of the first thread: start another whenever one is wanted.
     fn recruit(&'static self) {
+        let mut failures = 0;
         loop {
             let mut state = self.state();
             while state.wanted == 0 {
@@ -128,9 +130,19 @@ impl Crew {
             });
             if started.is_ok() {
                 self.state().wanted -= 1;
-            } else {
-                // Out of threads for now; the job waits in the queue, and those there are may come to it first.
-                thread::sleep(std::time::Duration::from_millis(10));
+                failures = 0;
+                continue;
+            }
+            // Out of threads for now; the job waits in the queue, and those there are may come to it first. But not for
+            // ever: all of them may be writers, which stay.
+            thread::sleep(Duration::from_millis(10));
+            failures += 1;
+            if failures > 500 {
+                failures = 0;
+                let mut state = self.state();
+                state.wanted -= 1;
+                state.coming -= 1;
+                drop(state.jobs.pop_front());
             }
         }
     }

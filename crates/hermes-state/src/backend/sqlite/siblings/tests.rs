@@ -169,8 +169,8 @@ fn begin(turn: &mut Turn<'_>, lock: &File) -> u64 {
             Standing::Behind => {}
             Standing::Overdue if lock.try_lock().is_ok() => return refused,
             Standing::Overdue => {}
-            Standing::First if lock.try_lock().is_ok() => return refused,
-            Standing::First => {
+            Standing::First | Standing::Unordered if lock.try_lock().is_ok() => return refused,
+            Standing::First | Standing::Unordered => {
                 refused += 1;
                 thread::sleep(Duration::from_micros(500));
             }
@@ -573,7 +573,7 @@ fn a_sidecar_that_cannot_be_used_is_left_alone() {
         let mut siblings = Siblings::join(&world.store());
         assert!(!siblings.has_slot(), "{what}");
         let mut turn = siblings.line_up();
-        assert_eq!(turn.wait(Duration::ZERO), Standing::First, "{what}");
+        assert_eq!(turn.wait(Duration::ZERO), Standing::Unordered, "{what}");
         turn.holding(Operation::Write);
         drop(turn);
         assert_eq!((siblings.list(), list(&world.store())), (vec![], vec![]), "{what}");

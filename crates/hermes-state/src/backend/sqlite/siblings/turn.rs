@@ -20,6 +20,8 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(crate) enum Standing {
     /// First in line: try for SQLite's lock, and if it is busy, again after at most a millisecond.
     First,
+    /// Without a slot there is no line: try, and if it is busy, ever more seldom, since others may be doing the same.
+    Unordered,
     /// Behind one that has not moved for long, stopped or stuck: try for SQLite's lock once.
     Overdue,
     /// Behind others, and the time to wait is over.
@@ -60,9 +62,9 @@ impl Place {
     /// Waits for something to do, at most so long.
     ///
     /// To be asked again before each further try for SQLite's lock, also by the first in line: it costs no system call
-    /// and shows those behind that this one is awake. Without a slot one is always the first.
+    /// and shows those behind that this one is awake. Without a slot there is nothing to wait for.
     pub(crate) fn wait(&mut self, siblings: &Siblings, at_most: Duration) -> Standing {
-        let Some(seat) = siblings.seat() else { return Standing::First };
+        let Some(seat) = siblings.seat() else { return Standing::Unordered };
         let mut until = None;
         loop {
             let word = seat.word();
