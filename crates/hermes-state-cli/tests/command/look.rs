@@ -34,7 +34,7 @@ fn a_missing_store_is_an_empty_result_and_stays_missing() {
 #[test]
 fn a_search_that_finds_nothing_says_so_beside_the_output() {
     let world = World::new();
-    world.run_with_input("record --session s", &line("user", "harbour")).expect_code(0);
+    world.run_with_input("record --session s", line("user", "harbour")).expect_code(0);
     let looked = world.run("search zebrafinch").expect_code(0);
     assert_eq!((looked.out.as_str(), looked.err.trim()), ("", "Note: no message matches"));
     assert_eq!(world.run("search zebrafinch --json").expect_code(0).err, "");
