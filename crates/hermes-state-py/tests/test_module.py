@@ -283,3 +283,14 @@ def test_a_store_that_nobody_closed_ends_with_its_last_reference(path: Path) -> 
     assert db._conn is not None
     del db
     assert not Path(f"{path}-wal").exists()
+
+
+def test_a_home_that_may_not_be_entered_does_not_prevent_opening_a_store_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(self: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "is_file", refuses)
+    with hermes_state.SessionDB(tmp_path / "state.db") as db:
+        assert db._fts_cjk_loaded is False

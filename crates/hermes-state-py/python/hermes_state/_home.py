@@ -66,5 +66,8 @@ def has_cjk_tokenizer() -> bool:
         return False
     named = os.environ.get("HERMES_FTS5_CJK_SO")
     library = Path(named).expanduser() if named else get_hermes_home() / "lib" / "libfts5_cjk.so"
-    # Unlike Path.is_file, this takes a folder that may not be entered for one without the library.
-    return os.path.isfile(library)
+    try:
+        return library.is_file()
+    except OSError:
+        # A home that may not be entered has no library for this user; a store elsewhere opens all the same.
+        return False
