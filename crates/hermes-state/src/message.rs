@@ -4,7 +4,7 @@ use serde_json::Value as Json;
 
 use crate::content::Content;
 use crate::json::json_text;
-use crate::value::{Record, Value};
+use crate::value::{Record, Value, value_setters};
 
 /// The calls a message makes, ready for the column, with the number by which the session's counter grows.
 ///
@@ -92,17 +92,6 @@ pub struct NewMessage {
     pub(crate) api_content: Value,
 }
 
-macro_rules! scalar_setters {
-    ($($(#[$doc:meta])* $name:ident)*) => {$(
-        $(#[$doc])*
-        #[must_use]
-        pub fn $name(mut self, value: impl Into<Value>) -> Self {
-            self.$name = value.into();
-            self
-        }
-    )*};
-}
-
 impl NewMessage {
     /// A message of this role with this content.
     #[must_use]
@@ -110,7 +99,7 @@ impl NewMessage {
         Self { role: role.into(), content: content.into(), ..Self::default() }
     }
 
-    scalar_setters! {
+    value_setters! {
         /// The tool that produced a result.
         tool_name
         /// Which call a tool's result answers.

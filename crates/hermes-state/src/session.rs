@@ -1,6 +1,6 @@
 //! Sessions: what a caller hands over, and what the store gives back.
 
-use crate::value::{Record, Value};
+use crate::value::{Record, Value, value_setters};
 
 /// A session to be created. Only id and source are required.
 ///
@@ -26,17 +26,6 @@ pub struct NewSession {
     pub(crate) git_repo_root: Value,
 }
 
-macro_rules! setters {
-    ($($(#[$doc:meta])* $name:ident)*) => {$(
-        $(#[$doc])*
-        #[must_use]
-        pub fn $name(mut self, value: impl Into<Value>) -> Self {
-            self.$name = value.into();
-            self
-        }
-    )*};
-}
-
 impl NewSession {
     /// A session with this id, from this source (`cli`, `telegram`, `cron`, …).
     #[must_use]
@@ -44,7 +33,7 @@ impl NewSession {
         Self { id: id.into(), source: source.into(), ..Self::default() }
     }
 
-    setters! {
+    value_setters! {
         /// The model it runs on.
         model
         /// The model's configuration: the text of a JSON object.

@@ -98,6 +98,19 @@ impl<T: Into<Value>> From<Option<T>> for Value {
     }
 }
 
+/// Builder methods that each take over one column's value.
+macro_rules! value_setters {
+    ($($(#[$doc:meta])* $name:ident)*) => {$(
+        $(#[$doc])*
+        #[must_use]
+        pub fn $name(mut self, value: impl Into<Value>) -> Self {
+            self.$name = value.into();
+            self
+        }
+    )*};
+}
+pub(crate) use value_setters;
+
 /// The column names of a result, shared by all its rows.
 pub type Columns = Arc<[Box<str>]>;
 
