@@ -108,7 +108,7 @@ pub enum Error {
     },
 
     /// The store's files were replaced, removed or truncated under a live handle; nothing is acknowledged any more.
-    #[error("{} was replaced while it was open ({what}): this write is not acknowledged; reopen the store", path.display())]
+    #[error("{} was replaced while it was open ({what}): nothing is acknowledged any more; close every handle that this process has on it, then open it again", path.display())]
     Replaced {
         /// The store.
         path: PathBuf,

@@ -262,6 +262,12 @@ fn a_log_removed_under_a_live_handle_stops_acknowledging() {
     python_says(&path, "os.unlink(path + '-wal')");
     let error = db.append_message("s", NewMessage::new("user", "lost?")).expect_err("the log is gone");
     assert!(matches!(&error, Error::Replaced { .. }) && error.to_string().contains("-wal"), "{error}");
+    // A handle that joins the others on the same file would share their fate; it says so at once.
+    let joined = SessionDb::open(&path).expect_err("the old handle lives");
+    assert!(matches!(&joined, Error::Replaced { .. }), "{joined:?}");
+    db.close().expect("closes");
+    let anew = SessionDb::open(&path).expect("opens anew");
+    anew.append_message("s", NewMessage::new("user", "goes on")).expect("appends");
 }
 
 #[cfg(unix)]

@@ -2,11 +2,12 @@
 
 mod support;
 
+use std::path::Path;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use hermes_state::{Error, MessageQuery, NewMessage, NewSession, OpenOptions, Patience, SessionDb, SessionQuery};
-use support::{python, python_started};
+use support::{python_says, python_started};
 
 fn store() -> (tempfile::TempDir, SessionDb) {
     let folder = tempfile::tempdir().expect("a folder");
@@ -16,9 +17,9 @@ fn store() -> (tempfile::TempDir, SessionDb) {
 }
 
 /// A process of the standard library's SQLite that holds the write lock so long.
-fn hold(db: &SessionDb, seconds: f64) -> std::process::Child {
+fn hold(path: &Path, seconds: f64) -> std::process::Child {
     python_started(
-        db.path(),
+        path,
         &format!(
             "c = sqlite3.connect(path, isolation_level=None)\nc.execute('BEGIN IMMEDIATE')\nprint('held', flush=True)\n\
              time.sleep({seconds})\nc.execute('COMMIT')"
@@ -33,7 +34,7 @@ fn patience(seconds: f64) -> Patience {
 #[test]
 fn a_message_rides_out_a_hold_of_several_seconds() {
     let (_folder, db) = store();
-    let mut holder = hold(&db, 3.0);
+    let mut holder = hold(db.path(), 3.0);
     let started = Instant::now();
     db.append_message("s", NewMessage::new("user", "rode it out")).expect("waits");
     assert!(started.elapsed() > Duration::from_secs(2), "there was something to wait for");
@@ -50,7 +51,7 @@ fn the_standard_patience_is_a_minute_for_messages_and_twenty_seconds_for_the_res
 #[test]
 fn a_patience_that_is_over_names_the_holder_and_not_the_disk() {
     let (_folder, db) = store();
-    let mut holder = hold(&db, 3.0);
+    let mut holder = hold(db.path(), 3.0);
     db.set_patience(patience(0.3));
     let started = Instant::now();
     let error = db.set_meta("k", "v").expect_err("the lock is held");
@@ -75,7 +76,7 @@ fn no_patience_means_one_attempt() {
     let (_folder, db) = store();
     db.set_patience(patience(0.0));
     db.set_meta("free", "yes").expect("one attempt is enough");
-    let mut holder = hold(&db, 2.0);
+    let mut holder = hold(db.path(), 2.0);
     let started = Instant::now();
     assert!(matches!(db.set_meta("k", "v"), Err(Error::Busy { .. })));
     assert!(started.elapsed() < Duration::from_secs(1));
@@ -89,7 +90,7 @@ fn each_write_has_its_own_patience_although_they_queue_together() {
     let patient = SessionDb::open(folder.path().join("state.db")).expect("joins");
     hasty.set_patience(patience(0.3));
     patient.set_patience(patience(30.0));
-    let mut holder = hold(&hasty, 2.0);
+    let mut holder = hold(hasty.path(), 2.0);
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| patient.append_message("s", NewMessage::new("user", "waited")));
         std::thread::sleep(Duration::from_millis(50));
@@ -103,22 +104,18 @@ fn each_write_has_its_own_patience_although_they_queue_together() {
     holder.wait().expect("ends");
 }
 
+/// Gives the next opening something to write, so that it must get the lock.
+fn lose_an_index(path: &Path) {
+    python_says(path, "sqlite3.connect(path).execute('DROP INDEX idx_sessions_handoff_state')");
+}
+
 #[test]
 fn opening_rides_out_a_hold() {
     let (folder, db) = store();
     let path = db.path().to_owned();
     db.close().expect("closes");
-    // An index is missing, so that the opening has something to write and must get the lock.
-    assert!(
-        python(&path, "sqlite3.connect(path).execute('DROP INDEX idx_sessions_handoff_state')")
-            .status()
-            .expect("runs")
-            .success()
-    );
-    let mut holder = python_started(
-        &path,
-        "c = sqlite3.connect(path, isolation_level=None)\nc.execute('BEGIN IMMEDIATE')\nprint('held', flush=True)\ntime.sleep(2.5)\nc.execute('COMMIT')",
-    );
+    lose_an_index(&path);
+    let mut holder = hold(&path, 2.5);
     let started = Instant::now();
     let db = SessionDb::open(&path).expect("waits");
     assert!(started.elapsed() > Duration::from_secs(1));
@@ -132,16 +129,8 @@ fn an_opening_that_cannot_wait_any_longer_says_the_same() {
     let (_folder, db) = store();
     let path = db.path().to_owned();
     db.close().expect("closes");
-    assert!(
-        python(&path, "sqlite3.connect(path).execute('DROP INDEX idx_sessions_handoff_state')")
-            .status()
-            .expect("runs")
-            .success()
-    );
-    let mut holder = python_started(
-        &path,
-        "c = sqlite3.connect(path, isolation_level=None)\nc.execute('BEGIN IMMEDIATE')\nprint('held', flush=True)\ntime.sleep(9)",
-    );
+    lose_an_index(&path);
+    let mut holder = hold(&path, 9.0);
     let error = OpenOptions::new().patience(patience(0.3)).open(&path).expect_err("the lock is held");
     assert!(matches!(&error, Error::Busy { holder: Some(_), .. }), "{error:?}");
     holder.kill().expect("killed");
@@ -152,7 +141,7 @@ fn an_opening_that_cannot_wait_any_longer_says_the_same() {
 fn a_read_never_waits_for_a_writer() {
     let (_folder, db) = store();
     db.append_message("s", NewMessage::new("user", "before")).expect("appends");
-    let mut holder = hold(&db, 2.0);
+    let mut holder = hold(db.path(), 2.0);
     let started = Instant::now();
     for _ in 0..50 {
         assert_eq!(db.messages("s", &MessageQuery::default()).expect("reads").len(), 1);
@@ -166,7 +155,7 @@ fn a_read_never_waits_for_a_writer() {
 fn a_write_that_fails_in_company_fails_alone() {
     let (_folder, db) = store();
     let db = Arc::new(db);
-    let mut holder = hold(&db, 1.0);
+    let mut holder = hold(db.path(), 1.0);
     // All of them queue behind the hold and are committed together.
     let together = Arc::new(Barrier::new(20));
     let outcomes: Vec<_> = std::thread::scope(|scope| {
@@ -217,7 +206,7 @@ fn a_write_that_waits_can_be_withdrawn_and_is_then_not_stored() {
         .open(&path)
         .expect("joins");
     other.append_message("s", NewMessage::new("user", "before")).expect("nobody interrupts");
-    let mut holder = hold(&db, 3.0);
+    let mut holder = hold(db.path(), 3.0);
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| other.append_message("s", NewMessage::new("user", "withdrawn")));
         std::thread::sleep(Duration::from_millis(300));

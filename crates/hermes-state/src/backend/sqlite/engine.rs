@@ -103,7 +103,8 @@ impl SqliteEngine {
         classify(self.path(), error)
     }
 
-    fn check_identity(&self) -> Result<()> {
+    /// Refuses where the store's files are not those that the connection works on.
+    pub(super) fn check_identity(&self) -> Result<()> {
         self.identity.as_ref().map_or(Ok(()), StoreIdentity::check)
     }
 

@@ -178,6 +178,9 @@ impl Store {
         let Access::Write { gate, .. } = &self.access else { return Ok(Vec::new()) };
         let opening = opening.clone();
         let (features, notes) = gate.with_engine(move |engine| {
+            // A second connection on these files would read the new log by the index of the old one, so a handle cannot
+            // be had before the old ones are closed.
+            engine.check_identity()?;
             let deadline = Instant::now() + opening.patience;
             bring_up_to_date(engine, &opening, deadline)
         })?;
