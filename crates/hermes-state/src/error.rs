@@ -13,16 +13,94 @@ pub struct Holder {
     pub pid: i32,
     /// The program it runs, if the system tells.
     pub program: Option<String>,
+    /// For how long it has been at it, if that is known.
+    pub since: Option<Duration>,
 }
 
 impl std::fmt::Display for Holder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "pid {}", self.pid)?;
         match &self.program {
-            Some(program) => write!(f, " ({program})"),
+            Some(program) => write!(f, " ({program})")?,
+            None => {}
+        }
+        match self.since {
+            Some(since) => write!(f, ", for {:.1} s", since.as_secs_f64()),
             None => Ok(()),
         }
     }
+}
+
+/// What keeps a server from being used; waiting does not mend it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerTrouble {
+    /// The location does not read as a URL of a server, or asks for what there is not.
+    #[error("{0}; write postgresql://user@host:port/database?schema=name")]
+    BadUrl(String),
+    /// No such host.
+    #[error("the host {host} is not known; check the host in the URL")]
+    UnknownHost {
+        /// The name that was asked for.
+        host: String,
+    },
+    /// Nothing listens there.
+    #[error("nothing accepts connections at {at}; check the host and port in the URL, and whether the server runs")]
+    Refused {
+        /// Host and port, or the socket.
+        at: String,
+    },
+    /// Nothing answers there.
+    #[error("no answer from {at}; check the host and port in the URL, and whether a firewall is in the way")]
+    NoAnswer {
+        /// Host and port, or the socket.
+        at: String,
+    },
+    /// The server does not let this user in.
+    #[error("the server refuses the user {user} ({message}); check user and password")]
+    Login {
+        /// The user.
+        user: String,
+        /// What the server said.
+        message: String,
+    },
+    /// The server has no such database.
+    #[error("the server has no database {database}; create it, or name another in the URL")]
+    NoDatabase {
+        /// The database.
+        database: String,
+    },
+    /// The user may not use or make the schema.
+    #[error("the user may not {what} in schema {schema} ({message}); have its owner GRANT it, or name another schema")]
+    NoRights {
+        /// The schema.
+        schema: String,
+        /// What was attempted.
+        what: &'static str,
+        /// What the server said.
+        message: String,
+    },
+    /// There is no store in this schema, and only looking was asked for.
+    #[error("there is no store in schema {schema} yet")]
+    NoStore {
+        /// The schema.
+        schema: String,
+    },
+    /// The server is older than what is supported.
+    #[error("the server is PostgreSQL {found}, and 14 is the oldest that serves; upgrade the server")]
+    TooOld {
+        /// Its version.
+        found: String,
+    },
+    /// Encryption was demanded and is not offered.
+    #[error("the server offers no TLS, which sslmode demands; switch it on there, or ask for sslmode=prefer")]
+    NoTls,
+    /// The connection could not be encrypted as demanded.
+    #[error("TLS failed: {0}; check the certificate, sslrootcert and sslmode")]
+    Tls(String),
+    /// This build has no client for servers.
+    #[error("this build has no client for servers; build it with the feature `postgres`")]
+    NotBuilt,
 }
 
 /// Everything that an operation on a store can fail with.
@@ -139,6 +217,45 @@ pub enum Error {
         path: PathBuf,
     },
 
+    /// The server of the store cannot be used as asked.
+    #[error("unable to open the store {}: {trouble}", path.display())]
+    Server {
+        /// The store's URL, without its password.
+        path: PathBuf,
+        /// What is in the way, and what to change.
+        trouble: ServerTrouble,
+    },
+
+    /// The server could not be reached, or broke off, for as long as this call was patient.
+    #[error(
+        "the server of {} has been unreachable for {:.1} s ({message}), as long as this call waited{}; retry when the server is back", path.display(), since.as_secs_f64(),
+        if *perhaps_stored { "; the connection broke while the write was being committed, so it may be stored" } else { "" }
+    )]
+    Unreachable {
+        /// The store's URL, without its password.
+        path: PathBuf,
+        /// How long it has been unreachable.
+        since: Duration,
+        /// What was last seen of it.
+        message: String,
+        /// Whether the write may have been stored all the same.
+        perhaps_stored: bool,
+    },
+
+    /// Another session of the server held a lock that the write needs, for as long as this call was patient.
+    #[error(
+        "database is locked: {} holds a lock that this write needs; waited {:.1} s; the store itself is healthy, retry when that one has finished",
+        holder.as_ref().map_or_else(|| "another session of the server".to_owned(), |h| format!("the server's process {h}")), waited.as_secs_f64()
+    )]
+    LockedOnServer {
+        /// The store's URL, without its password.
+        path: PathBuf,
+        /// How long this call waited.
+        waited: Duration,
+        /// The session that holds the lock, by the server's process id and its application name.
+        holder: Option<Holder>,
+    },
+
     /// A constraint refused the write: a missing session, a missing role, a title that is taken.
     #[error("{message}")]
     Constraint {
@@ -196,9 +313,9 @@ impl Error {
     #[must_use]
     pub fn sqlite_code(&self) -> i32 {
         match self {
-            Error::Busy { .. } => 5,
+            Error::Busy { .. } | Error::LockedOnServer { .. } => 5,
             Error::ReadOnly { .. } => 8,
-            Error::CannotOpen { .. } => 14,
+            Error::CannotOpen { .. } | Error::Server { .. } | Error::Unreachable { .. } => 14,
             Error::NotADatabase { .. } => 26,
             Error::Full { .. } => 13,
             Error::Corrupt { code, .. } | Error::Constraint { code, .. } | Error::Engine { code, .. } => code & 0xff,

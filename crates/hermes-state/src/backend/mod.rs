@@ -1,5 +1,7 @@
 //! Backends: what a store runs on. Everything above speaks to one through the traits here.
 
+#[cfg(feature = "postgres")]
+pub(crate) mod postgres;
 pub(crate) mod sqlite;
 
 use std::time::{Duration, Instant};

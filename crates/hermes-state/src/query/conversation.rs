@@ -4,12 +4,13 @@ use std::collections::HashSet;
 
 use serde_json::Value as Json;
 
-use super::columns::MessageColumns;
-use super::{Statement, alternation, lineage, recalled_memory};
+use super::{alternation, lineage, recalled_memory};
 use crate::blank::{is_blank, trim};
+use crate::columns::MessageColumns;
 use crate::content::Content;
 use crate::error::Result;
 use crate::raw_json::RawJson;
+use crate::statement::Statement;
 use crate::transaction::Transaction;
 use crate::value::Value;
 

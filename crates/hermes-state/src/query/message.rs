@@ -1,8 +1,8 @@
 //! Reads of messages as they are stored.
 
-use super::Statement;
 use crate::error::Result;
 use crate::message::Message;
+use crate::statement::Statement;
 use crate::transaction::Transaction;
 use crate::value::Value;
 

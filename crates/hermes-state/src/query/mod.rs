@@ -1,42 +1,10 @@
 //! Reads: each runs in one read transaction and never waits for a writer.
 
 mod alternation;
-pub(crate) mod cjk;
-pub(crate) mod columns;
 pub(crate) mod conversation;
-mod fts5;
 pub(crate) mod lineage;
 pub(crate) mod message;
 mod recalled_memory;
 pub(crate) mod search;
 mod search_context;
-mod search_rows;
-pub(crate) mod search_text;
 pub(crate) mod session;
-
-use crate::value::Value;
-
-/// A statement under construction: its text and the parameters it has so far.
-#[derive(Default)]
-pub(crate) struct Statement {
-    pub(crate) sql: String,
-    pub(crate) parameters: Vec<Value>,
-}
-
-impl Statement {
-    /// Adds text.
-    pub(crate) fn push(&mut self, sql: &str) {
-        self.sql.push_str(sql);
-    }
-
-    /// Adds a parameter and gives its placeholder.
-    pub(crate) fn bind(&mut self, value: impl Into<Value>) -> String {
-        self.parameters.push(value.into());
-        format!("?{}", self.parameters.len())
-    }
-
-    /// Adds a list of parameters, each with its placeholder, separated by commas.
-    pub(crate) fn bind_all(&mut self, values: impl IntoIterator<Item = impl Into<Value>>) -> String {
-        values.into_iter().map(|value| self.bind(value)).collect::<Vec<_>>().join(", ")
-    }
-}

@@ -1,10 +1,10 @@
 //! What was said right before and after a hit.
 
-use super::search::{ContextLine, SearchHit};
-use super::search_rows::Rows;
 use crate::content::Content;
 use crate::error::Result;
 use crate::raw_json::RawJson;
+use crate::search::hit::{ContextLine, SearchHit};
+use crate::search::rows::Rows;
 use crate::transaction::Transaction;
 use crate::value::Value;
 

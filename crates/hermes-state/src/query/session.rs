@@ -1,9 +1,10 @@
 //! Reads of sessions: single rows, counts and listings.
 
-use super::{Statement, lineage};
+use super::lineage;
 use crate::blank;
 use crate::error::Result;
 use crate::session::Session;
+use crate::statement::Statement;
 use crate::transaction::Transaction;
 use crate::value::{Record, Value};
 

@@ -11,6 +11,7 @@ mod journal;
 pub(crate) mod lock;
 mod readers;
 pub(crate) mod schema;
+pub(crate) mod search;
 pub(crate) mod siblings;
 mod status;
 pub(crate) mod store;

@@ -22,7 +22,7 @@ pub(crate) fn of_write_lock(path: &Path) -> Option<Holder> {
     {
         let main = path.to_owned();
         let pid = crew::bystander().run(move || ask_the_lock(&main)).ok().flatten()?;
-        Some(Holder { pid, program: program(pid) })
+        Some(Holder { pid, program: program(pid), since: None })
     }
     #[cfg(not(target_os = "linux"))]
     {

@@ -56,7 +56,7 @@ pub(crate) struct Sibling {
 impl Sibling {
     /// It, as an error names it that others wait for.
     pub(crate) fn as_holder(&self) -> Option<Holder> {
-        Some(Holder { pid: i32::try_from(self.pid).ok()?, program: Some(self.program.clone()) })
+        Some(Holder { pid: i32::try_from(self.pid).ok()?, program: Some(self.program.clone()), since: None })
     }
 }
 

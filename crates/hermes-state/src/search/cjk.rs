@@ -2,7 +2,7 @@
 
 use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 
-use super::search_text::{is_operator, words};
+use super::text::{is_operator, words};
 
 /// What makes a query a matter of these scripts; their punctuation counts.
 fn is_cjk(character: char) -> bool {

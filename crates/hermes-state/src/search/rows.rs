@@ -1,10 +1,11 @@
 //! The rows that a search may show, whatever finds them: filters, order, pages, and finding by reading every row.
 
-use super::columns::MessageColumns;
-use super::search::{SearchHit, SearchOptions, SearchSort};
-use super::search_text::Condition;
-use super::{Statement, cjk};
+use super::cjk;
+use super::hit::{SearchHit, SearchOptions, SearchSort};
+use super::text::Condition;
+use crate::columns::MessageColumns;
 use crate::error::Result;
+use crate::statement::Statement;
 use crate::transaction::Transaction;
 use crate::value::Value;
 
@@ -185,8 +186,8 @@ impl Scan {
 }
 
 /// The length of an excerpt, and how much of it stands before the first term, in characters.
-pub(super) const EXCERPT: usize = 120;
-pub(super) const BEFORE: usize = 40;
+pub(crate) const EXCERPT: usize = 120;
+pub(crate) const BEFORE: usize = 40;
 
 /// Whether a word is too short for the index of three characters each.
 pub(crate) fn is_short(word: &str) -> bool {

@@ -1,9 +1,9 @@
 //! The full-text indexes as SQLite's FTS5 serves them: the only place that knows MATCH, rank and snippets.
 
-use super::Statement;
-use super::search_rows::{BEFORE, EXCERPT, ID, Page, Rows, TEXT};
-use super::search_text::{is_operator, words};
 use crate::error::{Error, Result};
+use crate::search::rows::{BEFORE, EXCERPT, ID, Page, Rows, TEXT};
+use crate::search::text::{is_operator, words};
+use crate::statement::Statement;
 use crate::transaction::Transaction;
 use crate::value::Value;
 

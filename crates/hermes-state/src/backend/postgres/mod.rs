@@ -1,0 +1,1 @@
+//! The PostgreSQL backend: one schema of a server, shared by the processes of many machines.

@@ -1,0 +1,28 @@
+//! A statement under construction.
+
+use crate::value::Value;
+
+/// A statement under construction: its text and the parameters it has so far.
+#[derive(Default)]
+pub(crate) struct Statement {
+    pub(crate) sql: String,
+    pub(crate) parameters: Vec<Value>,
+}
+
+impl Statement {
+    /// Adds text.
+    pub(crate) fn push(&mut self, sql: &str) {
+        self.sql.push_str(sql);
+    }
+
+    /// Adds a parameter and gives its placeholder.
+    pub(crate) fn bind(&mut self, value: impl Into<Value>) -> String {
+        self.parameters.push(value.into());
+        format!("?{}", self.parameters.len())
+    }
+
+    /// Adds a list of parameters, each with its placeholder, separated by commas.
+    pub(crate) fn bind_all(&mut self, values: impl IntoIterator<Item = impl Into<Value>>) -> String {
+        values.into_iter().map(|value| self.bind(value)).collect::<Vec<_>>().join(", ")
+    }
+}
