@@ -119,7 +119,7 @@ impl From<Error> for CommandError {
     fn from(error: Error) -> Self {
         const TOO_BIG: i32 = 18;
         let kind = match &error {
-            Error::Busy { .. } => Kind::Busy,
+            Error::Busy { .. } | Error::LockedOnServer { .. } | Error::Unreachable { .. } => Kind::Busy,
             Error::Corrupt { .. } | Error::NotADatabase { .. } | Error::Replaced { .. } => Kind::Damaged,
             Error::Constraint { .. } | Error::Invalid(_) | Error::TitleInUse { .. } | Error::TitleTooLong { .. } => {
                 Kind::Refused
@@ -130,7 +130,7 @@ impl From<Error> for CommandError {
         };
         let told = Self::new(kind, error.to_string());
         match error {
-            Error::Busy { .. } => told.hint("Run the command again, or let it wait longer with --patience."),
+            Error::Busy { .. } | Error::LockedOnServer { .. } => told.hint("Run the command again, or let it wait longer with --patience."),
             Error::Corrupt { path, .. } => told.hint(format!(
                 "Stop the programs that use {} and keep a copy of it, with its -wal file, before anything else.",
                 path.display()

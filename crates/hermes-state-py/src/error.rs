@@ -15,7 +15,7 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
         Error::Invalid(_) | Error::TitleInUse { .. } | Error::TitleTooLong { .. } => {
             PyValueError::new_err(error.to_string())
         }
-        Error::Interrupted => PyKeyboardInterrupt::new_err(error.to_string()),
+        Error::Interrupted { .. } => PyKeyboardInterrupt::new_err(error.to_string()),
         Error::Closed { .. } | Error::Forked { .. } => of_sqlite3(py, "ProgrammingError", error),
         Error::TooNew { .. } | Error::Replaced { .. } => of_sqlite3(py, "OperationalError", error),
         _ => match error.sqlite_code() {

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
+use crate::backend::Opening;
 use crate::backend::sqlite::lock;
-use crate::backend::sqlite::store::{Opening, Store};
+use crate::backend::store::Store;
 use crate::error::{Error, Holder, Result};
 use crate::gate::Interrupt;
 use crate::message::{Message, NewMessage};
@@ -15,7 +16,6 @@ use crate::op::meta::SetMeta;
 use crate::op::session::{CreateSession, EndSession, ReopenSession, SetTitle};
 use crate::query::conversation::{ConversationMessage, ConversationOptions, ResumeConversations};
 use crate::query::message::MessageQuery;
-use crate::query::search::Indexes;
 use crate::query::session::SessionQuery;
 use crate::query::{conversation, message as messages, search, session as sessions};
 use crate::search::hit::{SearchHit, SearchOptions, SearchResults};
@@ -67,6 +67,7 @@ pub struct OpenOptions {
     sessions_json: Option<PathBuf>,
     cjk: bool,
     rollback_journal: bool,
+    password: Option<String>,
     interrupt: Option<Arc<Interrupt>>,
 }
 
@@ -115,6 +116,13 @@ impl OpenOptions {
         self
     }
 
+    /// The password for a server whose URL has none, so that it need not stand in a command line.
+    #[must_use]
+    pub fn password(mut self, password: impl Into<Option<String>>) -> Self {
+        self.password = password.into();
+        self
+    }
+
     /// What to ask, about ten times a second and on the calling thread, while one of this handle's writes waits for the
     /// lock: `true` withdraws the write, which then fails with [`Error::Interrupted`]. A write that is being committed
     /// is not withdrawn any more.
@@ -124,7 +132,8 @@ impl OpenOptions {
         self
     }
 
-    /// Opens the store at `path`; `:memory:` is a private one that ends with its handle.
+    /// Opens the store at `path`; `:memory:` is a private one that ends with its handle, and a URL
+    /// (`postgresql://user@host/database?schema=name`) one on a server, in builds with the feature `postgres`.
     ///
     /// # Errors
     /// See [`SessionDb::open`].
@@ -135,6 +144,7 @@ impl OpenOptions {
             rollback_journal: self.rollback_journal,
             sessions_json: self.sessions_json.clone(),
             cjk: self.cjk,
+            password: self.password.clone(),
         };
         let (store, notes) = Store::open(path.as_ref(), &opening)?;
         for note in notes {
@@ -191,11 +201,11 @@ pub struct SessionDb {
     routine: AtomicU64,
     transcript: AtomicU64,
     interrupt: Option<Arc<Interrupt>>,
-    store: RwLock<Option<Arc<Store>>>,
+    store: RwLock<Option<Store>>,
 }
 
 /// A running call's hold on the store; closing waits for it.
-struct Open<'a>(RwLockReadGuard<'a, Option<Arc<Store>>>);
+struct Open<'a>(RwLockReadGuard<'a, Option<Store>>);
 
 impl std::ops::Deref for Open<'_> {
     type Target = Store;
@@ -290,7 +300,7 @@ impl SessionDb {
 
     fn read<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&mut dyn crate::transaction::Transaction) -> Result<T> + Send + 'static,
+        read: impl Fn(&mut dyn crate::transaction::Transaction) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         self.open_store()?.read(read)
     }
@@ -300,8 +310,8 @@ impl SessionDb {
     /// # Errors
     /// [`Error::Closed`] and [`Error::Forked`].
     pub fn search_indexes(&self) -> Result<SearchIndexes> {
-        let features = self.open_store()?.features();
-        Ok(SearchIndexes { words: features.fts, trigrams: features.trigram, cjk: features.cjk })
+        let indexes = self.open_store()?.indexes();
+        Ok(SearchIndexes { words: indexes.words, trigrams: indexes.trigrams, cjk: indexes.pairs })
     }
 
     /// Creates a session. If one with this id is there, what it leaves open is filled from the new one and nothing is
@@ -473,7 +483,7 @@ impl SessionDb {
     /// Those of every read. No query is an error by itself.
     pub fn search_messages(&self, query: &str, options: &SearchOptions) -> Result<SearchResults> {
         let store = self.open_store()?;
-        let (indexes, query, options) = (indexes_of(&store), query.to_owned(), options.clone());
+        let (indexes, query, options) = (store.indexes(), query.to_owned(), options.clone());
         store.read(move |transaction| search::search(transaction, &query, &options, indexes))
     }
 
@@ -493,7 +503,7 @@ impl SessionDb {
     /// # Errors
     /// Those of a handle that is closed or inherited.
     pub fn describe_search_path(&self, query: &str) -> Result<&'static str> {
-        Ok(search::describe_path(query, indexes_of(&*self.open_store()?)))
+        Ok(search::describe_path(query, self.open_store()?.indexes()))
     }
 
     /// The value of a key of the store's key-value table.
@@ -556,13 +566,6 @@ impl SessionDb {
     pub fn checkpoint(&self) -> Result<()> {
         self.open_store()?.checkpoint()
     }
-}
-
-/// What the store's file has of the indexes. Those of older releases are searched in the same way: their one column
-/// holds the text of all three.
-fn indexes_of(store: &Store) -> Indexes {
-    let features = store.features();
-    Indexes { words: features.fts, trigrams: features.trigram, pairs: features.cjk }
 }
 
 impl Drop for SessionDb {

@@ -294,9 +294,15 @@ pub enum Error {
     #[error("{0}")]
     Invalid(String),
 
-    /// The caller withdrew its write while it was waiting for the lock; nothing was stored.
-    #[error("interrupted while waiting for the write lock; nothing was stored")]
-    Interrupted,
+    /// The caller withdrew its write while it was waiting.
+    #[error(
+        "interrupted while waiting to write; {}",
+        if *perhaps_stored { "the connection broke while it was being committed, so it may be stored" } else { "nothing was stored" }
+    )]
+    Interrupted {
+        /// Whether the write may have been stored all the same; never with a file.
+        perhaps_stored: bool,
+    },
 
     /// Any other error of the database engine.
     #[error("{message}")]

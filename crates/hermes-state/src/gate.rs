@@ -4,12 +4,17 @@
 //! Threads do not fight over the write lock: they queue, and one thread per store, the one that runs [`Gate::serve`],
 //! commits what is queued, each write in a savepoint of its own so that one that fails fails alone.
 
+mod job;
+
 use std::collections::VecDeque;
-use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::backend::{Operation, WriteEngine};
+use uuid::Uuid;
+
+use self::job::{Job, Typed, unanswered};
+use crate::backend::{Attempt, Operation, WriteEngine};
 use crate::error::{Error, Result};
 use crate::op::Write;
 use crate::transaction::Transaction;
@@ -34,8 +39,6 @@ pub(crate) struct Gate<E> {
 
 struct Queue<E> {
     entries: VecDeque<Entry<E>>,
-    /// How many writes have been queued.
-    writes: u64,
     /// Set once: no more entries are taken, the thread serves what is there and leaves.
     closed: bool,
 }
@@ -50,55 +53,15 @@ struct Pending {
     job: Box<dyn Job>,
     since: Instant,
     deadline: Instant,
-    /// Tells it from the others in the queue.
-    number: u64,
+    /// Tells it from all other writes of all processes.
+    id: Uuid,
     /// Whether it has to be committed without company, after company failed with it.
     alone: bool,
 }
 
-/// A write with its answer, whatever their types.
-trait Job: Send {
-    fn operation(&self) -> Operation;
-    fn apply(&mut self, transaction: &mut dyn Transaction) -> Result<()>;
-    fn conclude(self: Box<Self>, outcome: Result<()>);
-}
-
-struct Typed<W: Write> {
-    write: W,
-    answer: Option<W::Answer>,
-    reply: SyncSender<Result<W::Answer>>,
-}
-
-impl<W: Write> Job for Typed<W> {
-    fn operation(&self) -> Operation {
-        W::OPERATION
-    }
-
-    fn apply(&mut self, transaction: &mut dyn Transaction) -> Result<()> {
-        self.answer = Some(self.write.apply(transaction)?);
-        Ok(())
-    }
-
-    fn conclude(mut self: Box<Self>, outcome: Result<()>) {
-        let answer = outcome.and_then(|()| self.answer.take().ok_or_else(unanswered));
-        // The caller waits for this; if its thread is gone, nobody is left to tell.
-        let _ = self.reply.send(answer);
-    }
-}
-
-fn unanswered() -> Error {
-    Error::Engine {
-        message: "the writing thread ended before it answered; whether the write was stored is unknown".into(),
-        code: 0,
-    }
-}
-
 impl<E: WriteEngine> Gate<E> {
     pub(crate) fn new() -> Self {
-        Self {
-            queue: Mutex::new(Queue { entries: VecDeque::new(), writes: 0, closed: false }),
-            arrived: Condvar::new(),
-        }
+        Self { queue: Mutex::new(Queue { entries: VecDeque::new(), closed: false }), arrived: Condvar::new() }
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue<E>> {
@@ -115,27 +78,34 @@ impl<E: WriteEngine> Gate<E> {
     ) -> Result<W::Answer> {
         let (reply, answer) = sync_channel(1);
         let since = Instant::now();
-        let job = Box::new(Typed { write, answer: None, reply });
-        let number = self.push_write(|number| Pending { job, since, deadline: since + patience, number, alone: false });
+        let job = Box::new(Typed::new(write, reply));
+        let id = Uuid::now_v7();
+        self.push(Entry::Write(Pending { job, since, deadline: since + patience, id, alone: false }));
         let Some(interrupt) = interrupt else { return answer.recv().unwrap_or_else(|_| Err(unanswered())) };
         loop {
             match answer.recv_timeout(ASK) {
                 Ok(answer) => return answer,
                 Err(RecvTimeoutError::Disconnected) => return Err(unanswered()),
-                Err(RecvTimeoutError::Timeout) if interrupt() && self.withdraw(number) => {
-                    return Err(Error::Interrupted);
+                Err(RecvTimeoutError::Timeout) => {
+                    if interrupt()
+                        && let Some(withdrawn) = self.withdraw(id)
+                    {
+                        return Err(Error::Interrupted { perhaps_stored: withdrawn.job.kept() > 0 });
+                    }
                 }
-                Err(RecvTimeoutError::Timeout) => {}
             }
         }
     }
 
-    /// Takes a write out of the queue; `false` if it is not there any more.
-    fn withdraw(&self, number: u64) -> bool {
+    /// Takes a write out of the queue, if it is still there.
+    fn withdraw(&self, id: Uuid) -> Option<Pending> {
         let mut queue = self.queue();
-        let before = queue.entries.len();
-        queue.entries.retain(|entry| !matches!(entry, Entry::Write(pending) if pending.number == number));
-        queue.entries.len() < before
+        let is_it = |entry: &Entry<E>| matches!(entry, Entry::Write(pending) if pending.id == id);
+        let at = queue.entries.iter().position(is_it)?;
+        match queue.entries.remove(at) {
+            Some(Entry::Write(pending)) => Some(pending),
+            _ => None,
+        }
     }
 
     /// Runs `task` on the store's engine between writes and waits for its result.
@@ -148,16 +118,6 @@ impl<E: WriteEngine> Gate<E> {
             let _ = reply.send(task(engine));
         })));
         answer.recv().unwrap_or_else(|_| Err(unanswered()))
-    }
-
-    fn push_write(&self, pending: impl FnOnce(u64) -> Pending) -> u64 {
-        let number = {
-            let mut queue = self.queue();
-            queue.writes += 1;
-            queue.writes
-        };
-        self.push(Entry::Write(pending(number)));
-        number
     }
 
     /// An entry that comes after the close is dropped, which its sender sees as a missing answer.
@@ -221,12 +181,13 @@ impl<E: WriteEngine> Gate<E> {
                 }
             }
         }
-        let mut group = self.take_writes(GROUP);
-        if group.len() == 1 {
-            let pending = group.remove(0);
-            self.commit_one(engine, pending);
-        } else if !group.is_empty() {
-            self.commit_group(engine, group);
+        let group = self.take_writes(GROUP);
+        if let Some(group) = self.without_stored(engine, group) {
+            if E::SAVEPOINTS && group.len() > 1 {
+                self.commit_apart(engine, group);
+            } else {
+                self.commit_together(engine, group);
+            }
         }
         engine.end();
     }
@@ -263,7 +224,8 @@ impl<E: WriteEngine> Gate<E> {
             let holder = engine.holder();
             for pending in overdue {
                 let waited = now.duration_since(pending.since);
-                pending.job.conclude(Err(engine.busy(waited, holder.clone())));
+                let perhaps_stored = pending.job.kept() > 0;
+                pending.job.conclude(Err(engine.busy(waited, holder.clone(), perhaps_stored)));
             }
         }
         more
@@ -288,28 +250,56 @@ impl<E: WriteEngine> Gate<E> {
         taken
     }
 
-    fn commit_one(&self, engine: &mut E, mut pending: Pending) {
-        let outcome = match pending.job.apply(engine.transaction()) {
-            Ok(()) => self.commit(engine, pending.deadline, pending.since),
+    /// Notes the writes in the transaction and answers those that an earlier one has stored; the rest, if there is one.
+    fn without_stored(&self, engine: &mut E, group: Vec<Pending>) -> Option<Vec<Pending>> {
+        let attempts: Vec<_> = group.iter().map(Pending::attempt).collect();
+        let stored = match engine.record(&attempts) {
+            Ok(stored) => stored,
             Err(error) => {
-                engine.rollback();
-                Err(error)
+                self.give_up(engine, group, &error);
+                return None;
             }
         };
-        pending.job.conclude(outcome);
+        let mut rest = Vec::with_capacity(group.len());
+        for pending in group {
+            match stored.iter().find(|stored| stored.write == pending.id) {
+                Some(stored) => pending.job.conclude_with_kept(stored.number),
+                None => rest.push(pending),
+            }
+        }
+        if rest.is_empty() {
+            engine.rollback();
+            return None;
+        }
+        Some(rest)
     }
 
-    fn commit_group(&self, engine: &mut E, group: Vec<Pending>) {
+    /// Commits writes that are stored all or none; if one of several fails, each is tried by itself.
+    fn commit_together(&self, engine: &mut E, mut group: Vec<Pending>) {
+        group.sort_by(|one, other| one.job.subject().cmp(&other.job.subject()));
+        let applied = {
+            let mut transaction = engine.transaction();
+            let sent = group.iter_mut().try_for_each(|pending| pending.job.apply(&mut *transaction));
+            sent.and_then(|()| group.iter_mut().try_for_each(|pending| pending.job.fulfil(&mut *transaction)))
+        };
+        match applied {
+            Ok(()) => self.commit(engine, group),
+            Err(error) => self.give_up(engine, group, &error),
+        }
+    }
+
+    /// Commits writes each of which fails by itself.
+    fn commit_apart(&self, engine: &mut E, group: Vec<Pending>) {
         let mut stored: Vec<Pending> = Vec::with_capacity(group.len());
         let mut rest = VecDeque::from(group);
         while let Some(mut pending) = rest.pop_front() {
-            let outcome = in_savepoint(engine.transaction(), |transaction| pending.job.apply(transaction));
+            let outcome = in_savepoint(&mut *engine.transaction(), &mut *pending.job);
             if outcome.is_err() && !engine.in_transaction() {
                 // The engine gave up the whole transaction (disk full, I/O): nothing of it is stored. Whoever caused
                 // it learns why; the others try again, each without company.
                 pending.job.conclude(outcome);
                 engine.rollback();
-                self.again_alone(stored.into_iter().chain(rest));
+                self.again(stored.into_iter().chain(rest), true);
                 return;
             }
             match outcome {
@@ -317,37 +307,67 @@ impl<E: WriteEngine> Gate<E> {
                 Err(_) => pending.job.conclude(outcome),
             }
         }
-        let Some(deadline) = stored.iter().map(|pending| pending.deadline).max() else {
+        if stored.is_empty() {
             engine.rollback();
-            return;
-        };
-        let since = stored.iter().map(|pending| pending.since).min().unwrap_or(deadline);
-        let outcome = self.commit(engine, deadline, since);
-        for pending in stored {
-            pending.job.conclude(outcome.clone());
+        } else {
+            self.commit(engine, stored);
         }
     }
 
-    fn commit(&self, engine: &mut E, deadline: Instant, since: Instant) -> Result<()> {
-        match engine.commit(deadline) {
+    fn commit(&self, engine: &mut E, mut group: Vec<Pending>) {
+        let deadline = group.iter().map(|pending| pending.deadline).max().unwrap_or_else(Instant::now);
+        let outcome = match engine.commit(deadline) {
             Ok(true) => Ok(()),
             Ok(false) => {
                 let holder = engine.holder();
                 engine.rollback();
-                Err(engine.busy(since.elapsed(), holder))
+                let since = group.iter().map(|pending| pending.since).min().unwrap_or(deadline);
+                Err(engine.busy(since.elapsed(), holder, false))
+            }
+            Err(_) if engine.is_passing() => {
+                engine.rollback();
+                // Nobody knows yet whether this was the end of it: the next attempt will find out.
+                group.iter_mut().for_each(|pending| pending.job.keep());
+                self.again(group.into_iter(), false);
+                self.expire(engine);
+                return;
             }
             Err(error) => {
                 engine.rollback();
                 Err(error)
             }
+        };
+        for pending in group {
+            pending.job.conclude(outcome.clone());
         }
     }
 
-    fn again_alone(&self, writes: impl DoubleEndedIterator<Item = Pending>) {
+    /// Nothing of this transaction is stored.
+    fn give_up(&self, engine: &mut E, mut group: Vec<Pending>, error: &Error) {
+        engine.rollback();
+        if engine.is_passing() {
+            self.again(group.into_iter(), false);
+            self.expire(engine);
+        } else if group.len() > 1 {
+            self.again(group.into_iter(), true);
+        } else if let Some(pending) = group.pop() {
+            pending.job.conclude(Err(error.clone()));
+        }
+    }
+
+    /// Puts writes back to the head of the queue, on request each to be committed without company.
+    fn again(&self, writes: impl DoubleEndedIterator<Item = Pending>, alone: bool) {
         let mut queue = self.queue();
         for pending in writes.rev() {
-            queue.entries.push_front(Entry::Write(Pending { alone: true, ..pending }));
+            let alone = alone || pending.alone;
+            queue.entries.push_front(Entry::Write(Pending { alone, ..pending }));
         }
+    }
+}
+
+impl Pending {
+    fn attempt(&self) -> Attempt {
+        Attempt { write: self.id, number: self.job.kept(), operation: self.job.operation() }
     }
 }
 
@@ -356,12 +376,9 @@ enum Next<E> {
     Task(Box<dyn FnOnce(&mut E) + Send>),
 }
 
-fn in_savepoint(
-    transaction: &mut dyn Transaction,
-    apply: impl FnOnce(&mut dyn Transaction) -> Result<()>,
-) -> Result<()> {
+fn in_savepoint(transaction: &mut dyn Transaction, job: &mut dyn Job) -> Result<()> {
     transaction.execute("SAVEPOINT one_write", &[])?;
-    let outcome = apply(transaction);
+    let outcome = job.apply(transaction).and_then(|()| job.fulfil(transaction));
     if outcome.is_err() {
         // If the engine has already given up the transaction there is no savepoint to go back to; the caller looks.
         let _ = transaction.execute("ROLLBACK TO one_write", &[]);

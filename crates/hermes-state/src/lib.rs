@@ -60,6 +60,6 @@ pub use search::cjk::{contains_cjk, count_cjk, has_lone_cjk_run};
 pub use search::hit::{ContextLine, SearchHit, SearchOptions, SearchResults, SearchSort};
 pub use search::text::{MAX_FTS5_QUERY_CHARS, sanitize_fts5_query};
 pub use session::{NewSession, Session};
-pub use status::{Status, User};
+pub use status::{EngineStatus, Status, User};
 pub use title::{MAX_TITLE_LENGTH, sanitize_title};
 pub use value::{Columns, Record, Value};

@@ -9,21 +9,13 @@ use crate::backend::sqlite::lock::LockKind;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Status {
-    /// The main file.
+    /// The main file, or the URL of the server without its password.
     pub path: PathBuf,
     /// Whether the handle that was asked only reads.
     pub read_only: bool,
-    /// Bytes of the main file.
-    pub main_bytes: u64,
-    /// Bytes of the write-ahead log; 0 without one.
-    pub wal_bytes: u64,
-    /// Bytes of the log's shared index; 0 without one.
-    pub shm_bytes: u64,
-    /// The journal mode in effect: `wal`, or `delete` where the file system cannot bear a shared log.
-    pub journal_mode: String,
-    /// By which means this process holds its locks.
-    pub lock_kind: LockKind,
-    /// The schema version of the file; `None` in a file without one.
+    /// What it stands on.
+    pub engine: EngineStatus,
+    /// The schema version of the store; `None` in a file without one.
     pub schema_version: Option<i64>,
     /// Stored sessions.
     pub sessions: i64,
@@ -33,12 +25,46 @@ pub struct Status {
     pub open_by: Vec<User>,
 }
 
+/// What a store stands on.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum EngineStatus {
+    /// A file of this machine.
+    #[non_exhaustive]
+    File {
+        /// Bytes of the main file.
+        main_bytes: u64,
+        /// Bytes of the write-ahead log; 0 without one.
+        wal_bytes: u64,
+        /// Bytes of the log's shared index; 0 without one.
+        shm_bytes: u64,
+        /// The journal mode in effect: `wal`, or `delete` where the file system cannot bear a shared log.
+        journal_mode: String,
+        /// By which means this process holds its locks.
+        lock_kind: LockKind,
+    },
+    /// A schema on a server.
+    #[non_exhaustive]
+    Server {
+        /// The server's own word on its version.
+        version: String,
+        /// The schema.
+        schema: String,
+        /// Bytes of the schema's tables with their indexes.
+        bytes: u64,
+        /// Whether the connection is encrypted.
+        encrypted: bool,
+    },
+}
+
 /// A process that has a store open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct User {
-    /// Its process id.
+    /// Its process id; on a server, that of the server's process which serves it.
     pub pid: i32,
+    /// Where it connects from, if the store is on a server and the server tells.
+    pub host: Option<String>,
     /// The program it runs, if the system tells.
     pub program: Option<String>,
     /// Whether it runs this release or one like it and takes its turn among them; older releases do not.

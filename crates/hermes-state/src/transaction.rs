@@ -1,6 +1,7 @@
 //! What an operation sees of a backend: one transaction in which statements run.
 
 use crate::error::Result;
+use crate::search::index::TextIndex;
 use crate::value::{Columns, Record, Value};
 
 /// A transaction on some backend. Operations hold their SQL once, in the subset that SQLite and PostgreSQL share, with
@@ -16,6 +17,29 @@ pub(crate) trait Transaction {
         parameters: &[Value],
         row: &mut dyn FnMut(Vec<Value>) -> Result<()>,
     ) -> Result<Columns>;
+
+    /// Sends one statement without waiting for it; [`receive`](Transaction::receive) gives its rows. What is sent runs
+    /// in the order of sending, before anything that is executed or queried later. An engine in the same process runs
+    /// it at once; to a server several statements travel together.
+    fn send(&mut self, sql: &str, parameters: &[Value]) -> Result<Sent>;
+
+    /// The rows of a statement that was sent.
+    fn receive(&mut self, sent: Sent) -> Result<Vec<Vec<Value>>>;
+
+    /// Makes the message that was inserted last findable, if nothing in the store itself sees to that.
+    fn index_message(&mut self, content: &Value, tool_name: &Value, tool_calls: &Value) -> Result<()>;
+
+    /// The full-text index of the engine.
+    fn text_index(&self) -> &'static dyn TextIndex;
+}
+
+/// A statement that was sent.
+pub(crate) enum Sent {
+    /// It has run, and these are its rows.
+    Done(Vec<Vec<Value>>),
+    /// It is on its way under this number.
+    #[cfg(feature = "postgres")]
+    Under(u64),
 }
 
 impl dyn Transaction + '_ {

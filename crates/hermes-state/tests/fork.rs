@@ -212,7 +212,7 @@ fn storm(path: &Path) {
         ),
         format!("{acknowledged} ok")
     );
-    println!("{FORKS} forks, {acknowledged} rows, journal {}", db.status().expect("looks").journal_mode);
+    println!("{FORKS} forks, {acknowledged} rows, {:?}", db.status().expect("looks").engine);
 }
 
 #[test]

@@ -211,7 +211,7 @@ fn a_write_that_waits_can_be_withdrawn_and_is_then_not_stored() {
         let waiting = scope.spawn(|| other.append_message("s", NewMessage::new("user", "withdrawn")));
         std::thread::sleep(Duration::from_millis(300));
         interrupted.store(true, std::sync::atomic::Ordering::Relaxed);
-        assert!(matches!(waiting.join().expect("no panic"), Err(Error::Interrupted)));
+        assert!(matches!(waiting.join().expect("no panic"), Err(Error::Interrupted { perhaps_stored: false })));
     });
     assert!(holder.try_wait().expect("asks").is_none(), "the hold was not waited for");
     holder.wait().expect("ends");

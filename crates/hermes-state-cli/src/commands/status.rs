@@ -1,6 +1,6 @@
 //! `status`: what the store is made of, and who has it open.
 
-use hermes_state::{Status, User};
+use hermes_state::{EngineStatus, Status, User};
 use serde_json::{Value as Json, json};
 
 use crate::arguments::Global;
@@ -26,6 +26,7 @@ fn view(status: &Status) -> Json {
     let open_by = status.open_by.iter().map(|user| {
         json!({
             "pid": user.pid,
+            "host": user.host,
             "program": user.program,
             "takes_turns": user.takes_turns,
             "operation": user.operation,
@@ -34,34 +35,63 @@ fn view(status: &Status) -> Json {
             "holding_seconds": user.holding.map(|time| time.as_secs_f64()),
         })
     });
-    json!({
-        "store": status.path,
-        "exists": true,
-        "main_bytes": status.main_bytes,
-        "wal_bytes": status.wal_bytes,
-        "shm_bytes": status.shm_bytes,
-        "journal_mode": status.journal_mode,
-        "lock_kind": status.lock_kind.name(),
+    let mut view = json!({ "store": status.path, "exists": true });
+    let engine = match &status.engine {
+        EngineStatus::File { main_bytes, wal_bytes, shm_bytes, journal_mode, lock_kind, .. } => json!({
+            "engine": "sqlite",
+            "main_bytes": main_bytes,
+            "wal_bytes": wal_bytes,
+            "shm_bytes": shm_bytes,
+            "journal_mode": journal_mode,
+            "lock_kind": lock_kind.name(),
+        }),
+        EngineStatus::Server { version, schema, bytes, encrypted, .. } => json!({
+            "engine": "postgresql",
+            "server_version": version,
+            "schema": schema,
+            "bytes": bytes,
+            "encrypted": encrypted,
+        }),
+        _ => json!({}),
+    };
+    let rest = json!({
         "schema_version": status.schema_version,
         "sessions": status.sessions,
         "messages": status.messages,
         "open_by": open_by.collect::<Vec<Json>>(),
-    })
+    });
+    for part in [engine, rest] {
+        if let (Some(view), Json::Object(part)) = (view.as_object_mut(), part) {
+            view.extend(part);
+        }
+    }
+    view
 }
 
 fn write(out: &mut Output, status: &Status) -> Result<(), CommandError> {
     let count = |number: i64| thousands(number.unsigned_abs());
     let schema = status.schema_version.map_or_else(|| "none".to_owned(), |version| version.to_string());
-    let mut rows = vec![
-        ("store", visible(&status.path.display().to_string()).into_owned()),
-        ("size", bytes(status.main_bytes)),
-        ("log", format!("{} (-wal), {} (-shm)", bytes(status.wal_bytes), bytes(status.shm_bytes))),
-        ("journal mode", status.journal_mode.clone()),
-        ("locks", status.lock_kind.name().to_owned()),
+    let mut rows = vec![("store", visible(&status.path.display().to_string()).into_owned())];
+    match &status.engine {
+        EngineStatus::File { main_bytes, wal_bytes, shm_bytes, journal_mode, lock_kind, .. } => rows.extend([
+            ("size", bytes(*main_bytes)),
+            ("log", format!("{} (-wal), {} (-shm)", bytes(*wal_bytes), bytes(*shm_bytes))),
+            ("journal mode", journal_mode.clone()),
+            ("locks", lock_kind.name().to_owned()),
+        ]),
+        EngineStatus::Server { version, schema, bytes: size, encrypted, .. } => rows.extend([
+            ("server", format!("PostgreSQL {}", visible(version))),
+            ("schema", schema.clone()),
+            ("size", bytes(*size)),
+            ("encrypted", if *encrypted { "yes" } else { "no" }.to_owned()),
+        ]),
+        _ => {}
+    }
+    rows.extend([
         ("schema version", schema),
         ("sessions", count(status.sessions)),
         ("messages", count(status.messages)),
-    ];
+    ]);
     if status.open_by.is_empty() {
         rows.push(("open in", "no other process".to_owned()));
     }
@@ -71,6 +101,9 @@ fn write(out: &mut Output, status: &Status) -> Result<(), CommandError> {
 
 fn describe(user: &User) -> String {
     let mut text = format!("pid {}", user.pid);
+    if let Some(host) = &user.host {
+        text.push_str(&format!(" from {}", visible(host)));
+    }
     if let Some(program) = &user.program {
         text.push_str(&format!(" ({})", visible(program)));
     }

@@ -3,8 +3,12 @@
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
 pub(crate) mod sqlite;
+pub(crate) mod store;
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
+
+use uuid::Uuid;
 
 use crate::error::{Error, Holder, Result};
 use crate::transaction::Transaction;
@@ -59,17 +63,50 @@ impl Operation {
     }
 }
 
+/// How to open a store.
+#[derive(Clone, Default)]
+pub(crate) struct Opening {
+    pub(crate) read_only: bool,
+    pub(crate) patience: Duration,
+    pub(crate) rollback_journal: bool,
+    /// The gateway's `sessions.json`, read only when a file is old enough to be completed from it.
+    pub(crate) sessions_json: Option<PathBuf>,
+    pub(crate) cjk: bool,
+    /// The password for a server whose URL has none.
+    pub(crate) password: Option<String>,
+}
+
+/// A write by its id, and how often the end of a transaction with it was not seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Attempt {
+    pub(crate) write: Uuid,
+    pub(crate) number: usize,
+    pub(crate) operation: Operation,
+}
+
 /// The write side of a backend as the gate drives it, on one thread.
 pub(crate) trait WriteEngine: 'static {
+    /// Whether each write of a group goes into a savepoint, so that one that fails fails alone. Without, they are sent
+    /// together and fail together, and are then tried one by one.
+    const SAVEPOINTS: bool;
+
     /// Begins a write transaction for `operation`, waiting for our turn and for the lock until about `until`; at least
     /// one attempt is made. `false`: the lock was not to be had in that time. Errors are never a matter of waiting.
     fn begin(&mut self, operation: Operation, until: Instant) -> Result<bool>;
 
     /// The transaction that was begun.
-    fn transaction(&mut self) -> &mut dyn Transaction;
+    fn transaction(&mut self) -> Box<dyn Transaction + '_>;
+
+    /// Notes in the transaction which writes it stores, and says which of them an earlier transaction has stored
+    /// already whose end was not seen. An engine that always sees the end of its transactions notes nothing.
+    fn record(&mut self, writes: &[Attempt]) -> Result<Vec<Attempt>>;
 
     /// Whether the transaction is still open: an engine may give it up by itself when a statement fails.
     fn in_transaction(&self) -> bool;
+
+    /// Whether what ended the transaction passes and has nothing to do with its writes: a connection that broke, a
+    /// conflict with another transaction. They are then tried again.
+    fn is_passing(&self) -> bool;
 
     /// Commits durably, and checks that what was committed is in the store that others see. `false`: readers were in
     /// the way until `until`; the transaction is still open.
@@ -84,6 +121,7 @@ pub(crate) trait WriteEngine: 'static {
     /// Who holds the lock that `begin` did not get, if that can be seen.
     fn holder(&mut self) -> Option<Holder>;
 
-    /// The error for a write whose patience is over.
-    fn busy(&self, waited: Duration, holder: Option<Holder>) -> Error;
+    /// The error for a write whose patience is over; `perhaps_stored` if the end of a transaction that stored it was
+    /// not seen.
+    fn busy(&self, waited: Duration, holder: Option<Holder>, perhaps_stored: bool) -> Error;
 }

@@ -1,11 +1,11 @@
 //! Writes of transcripts.
 
-use super::Write;
+use super::{Promise, Write};
 use crate::backend::Operation;
 use crate::clock;
 use crate::error::Result;
 use crate::message::NewMessage;
-use crate::transaction::Transaction;
+use crate::transaction::{Sent, Transaction};
 use crate::value::Value;
 
 /// Adds messages to the end of a session, all or none.
@@ -34,24 +34,38 @@ impl Write for AppendMessages {
     type Answer = Vec<i64>;
     const OPERATION: Operation = Operation::Transcript;
 
-    fn apply(&self, transaction: &mut dyn Transaction) -> Result<Vec<i64>> {
-        let ids = self
+    /// The session is updated first: where several writers are at work at once this is what they wait for, so that a
+    /// session's messages are numbered in the order in which they become visible.
+    fn apply(&self, transaction: &mut dyn Transaction) -> Result<Promise<Vec<i64>>> {
+        let calls: i64 = self.messages.iter().map(|message| message.tool_calls.count()).sum();
+        let added = i64::try_from(self.messages.len()).unwrap_or(i64::MAX);
+        let counted = transaction.send(
+            "UPDATE sessions SET message_count = message_count + ?1, tool_call_count = tool_call_count + ?2 WHERE id = ?3",
+            &[added.into(), calls.into(), self.session_id.clone()],
+        )?;
+        let inserted = self
             .messages
             .iter()
             .map(|message| insert(transaction, &self.session_id, message))
             .collect::<Result<Vec<_>>>()?;
-        let calls: i64 = self.messages.iter().map(|message| message.tool_calls.count()).sum();
-        let added = i64::try_from(ids.len()).unwrap_or(i64::MAX);
-        transaction.execute(
-            "UPDATE sessions SET message_count = message_count + ?1, tool_call_count = tool_call_count + ?2 WHERE id = ?3",
-            &[added.into(), calls.into(), self.session_id.clone()],
-        )?;
-        Ok(ids)
+        Ok(Promise::Later(Box::new(|transaction| {
+            transaction.receive(counted)?;
+            inserted.into_iter().map(|sent| Ok(first_integer(transaction.receive(sent)?))).collect()
+        })))
+    }
+
+    fn subject(&self) -> Option<&str> {
+        self.session_id.as_str()
     }
 }
 
-fn insert(transaction: &mut dyn Transaction, session_id: &Value, message: &NewMessage) -> Result<i64> {
-    let id = transaction.scalar(
+fn first_integer(rows: Vec<Vec<Value>>) -> i64 {
+    rows.first().and_then(|row| row.first()).and_then(Value::as_i64).unwrap_or_default()
+}
+
+fn insert(transaction: &mut dyn Transaction, session_id: &Value, message: &NewMessage) -> Result<Sent> {
+    let (content, tool_calls) = (message.content.encode(), Value::from(message.tool_calls.text()));
+    let sent = transaction.send(
         "INSERT INTO messages (session_id, role, content, tool_call_id, tool_calls, tool_name, effect_disposition, \
              timestamp, token_count, finish_reason, reasoning, reasoning_content, reasoning_details, \
              codex_reasoning_items, codex_message_items, platform_message_id, observed, active, api_content) \
@@ -59,9 +73,9 @@ fn insert(transaction: &mut dyn Transaction, session_id: &Value, message: &NewMe
         &[
             session_id.clone(),
             message.role.clone(),
-            message.content.encode(),
+            content.clone(),
             message.tool_call_id.clone(),
-            message.tool_calls.text().into(),
+            tool_calls.clone(),
             message.tool_name.clone(),
             message.effect_disposition.clone(),
             message.timestamp.into(),
@@ -77,5 +91,6 @@ fn insert(transaction: &mut dyn Transaction, session_id: &Value, message: &NewMe
             message.api_content.clone(),
         ],
     )?;
-    Ok(id.as_i64().unwrap_or_default())
+    transaction.index_message(&content, &message.tool_name, &tool_calls)?;
+    Ok(sent)
 }

@@ -1,6 +1,6 @@
 //! Writes of the key-value table.
 
-use super::Write;
+use super::{Promise, Write};
 use crate::error::Result;
 use crate::transaction::Transaction;
 use crate::value::Value;
@@ -14,11 +14,11 @@ pub(crate) struct SetMeta {
 impl Write for SetMeta {
     type Answer = ();
 
-    fn apply(&self, transaction: &mut dyn Transaction) -> Result<()> {
+    fn apply(&self, transaction: &mut dyn Transaction) -> Result<Promise<()>> {
         transaction.execute(
             "INSERT INTO state_meta (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
             &[self.key.clone(), self.value.clone()],
         )?;
-        Ok(())
+        Ok(Promise::Kept(()))
     }
 }

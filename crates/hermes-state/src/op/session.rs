@@ -1,6 +1,6 @@
 //! Writes of the session life cycle and of titles.
 
-use super::Write;
+use super::{Promise, Write};
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::session::NewSession;
@@ -42,7 +42,7 @@ fn values(session: &NewSession) -> Vec<Value> {
 impl Write for CreateSession {
     type Answer = ();
 
-    fn apply(&self, transaction: &mut dyn Transaction) -> Result<()> {
+    fn apply(&self, transaction: &mut dyn Transaction) -> Result<Promise<()>> {
         let session = &self.0;
         let mut inserted = values(session);
         inserted.extend([session.source.clone(), session.user_id.clone(), clock::now().into()]);
@@ -60,7 +60,10 @@ impl Write for CreateSession {
             let fill = format!("UPDATE sessions SET {} WHERE id = ?1", filled.join(", "));
             transaction.execute(&fill, &values(session))?;
         }
-        if session.parent_session_id.is_falsy() { Ok(()) } else { inherit(transaction, session) }
+        if !session.parent_session_id.is_falsy() {
+            inherit(transaction, session)?;
+        }
+        Ok(Promise::Kept(()))
     }
 }
 
@@ -121,12 +124,12 @@ pub(crate) struct EndSession {
 impl Write for EndSession {
     type Answer = ();
 
-    fn apply(&self, transaction: &mut dyn Transaction) -> Result<()> {
+    fn apply(&self, transaction: &mut dyn Transaction) -> Result<Promise<()>> {
         transaction.execute(
             "UPDATE sessions SET ended_at = ?2, end_reason = ?3 WHERE id = ?1 AND ended_at IS NULL",
             &[self.id.clone(), clock::now().into(), self.reason.clone()],
         )?;
-        Ok(())
+        Ok(Promise::Kept(()))
     }
 }
 
@@ -138,12 +141,12 @@ pub(crate) struct ReopenSession {
 impl Write for ReopenSession {
     type Answer = ();
 
-    fn apply(&self, transaction: &mut dyn Transaction) -> Result<()> {
+    fn apply(&self, transaction: &mut dyn Transaction) -> Result<Promise<()>> {
         transaction.execute(
             "UPDATE sessions SET ended_at = NULL, end_reason = NULL WHERE id = ?1",
             std::slice::from_ref(&self.id),
         )?;
-        Ok(())
+        Ok(Promise::Kept(()))
     }
 }
 
@@ -156,7 +159,7 @@ pub(crate) struct SetTitle {
 impl Write for SetTitle {
     type Answer = bool;
 
-    fn apply(&self, transaction: &mut dyn Transaction) -> Result<bool> {
+    fn apply(&self, transaction: &mut dyn Transaction) -> Result<Promise<bool>> {
         if let Some(wanted) = &self.title {
             let holder = transaction.first(
                 "SELECT id, source, archived FROM sessions WHERE title = ?1 AND id <> ?2 LIMIT 1",
@@ -177,6 +180,6 @@ impl Write for SetTitle {
         }
         let changed = transaction
             .execute("UPDATE sessions SET title = ?2 WHERE id = ?1", &[self.id.clone(), self.title.clone().into()])?;
-        Ok(changed > 0)
+        Ok(Promise::Kept(changed > 0))
     }
 }

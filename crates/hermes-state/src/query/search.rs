@@ -1,26 +1,15 @@
 //! Searching messages: which index or scan answers a query, and what comes after the first that found nothing.
 
 use super::search_context;
-use crate::backend::sqlite::search::{
-    Index, Search, all_phrases, has_lost_rows, is_damage, is_rejection, word_phrases,
-};
 use crate::blank::trim;
 use crate::columns::MessageColumns;
 use crate::error::Result;
 use crate::search::cjk::{self, Routes};
 use crate::search::hit::{SearchHit, SearchOptions, SearchResults};
+use crate::search::index::{Expression, Found, Index, Indexes, Search};
 use crate::search::rows::{Page, Rows, Scan, is_short};
 use crate::search::text::{Condition, has_token, is_operator, literal_pieces, sanitize_fts5_query, unquoted, words};
 use crate::transaction::Transaction;
-use crate::value::Value;
-
-/// Which indexes can be asked.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Indexes {
-    pub(crate) words: bool,
-    pub(crate) trigrams: bool,
-    pub(crate) pairs: bool,
-}
 
 /// Who answers a query: the name that diagnostics give it. Filters and failures are not considered.
 pub(crate) fn describe_path(query: &str, indexes: Indexes) -> &'static str {
@@ -50,7 +39,8 @@ pub(crate) fn search(
         return Ok(SearchResults::default());
     }
     let rows = Rows { options, columns: MessageColumns::read(transaction)? };
-    let indexes = Indexes { pairs: indexes.pairs && pairs_are_complete(transaction)?, ..indexes };
+    let indexes =
+        Indexes { pairs: indexes.pairs && transaction.text_index().pairs_are_complete(transaction)?, ..indexes };
     let page = Page { limit: options.limit, offset: options.offset.max(0) };
     let mut searching = Searching { transaction, rows, indexes, page, degraded: false };
     let mut hits = searching.hits(query)?;
@@ -65,34 +55,12 @@ pub(crate) fn search_gap(
     options: &SearchOptions,
 ) -> Result<Vec<SearchHit>> {
     let condition = Condition::of_query(cleaned);
-    let ids = unindexed(transaction)?;
+    let ids = transaction.text_index().unindexed(transaction)?;
     if ids.is_none() || options.limit <= 0 || condition.alternatives.is_empty() {
         return Ok(Vec::new());
     }
     let rows = Rows { options, columns: MessageColumns::read(transaction)? };
     Scan { ids, ..Scan::new(condition) }.page(transaction, &rows, Page { limit: options.limit, offset: 0 })
-}
-
-/// The ids, above the first and up to the second, that a running rebuild of the indexes has not reached yet.
-fn unindexed(transaction: &mut dyn Transaction) -> Result<Option<(i64, i64)>> {
-    let sql = "SELECT CAST(value AS INTEGER) FROM state_meta WHERE key = ?1";
-    // Files of the oldest releases have no such table, and no such rebuild.
-    let Some(last) = marker(transaction.scalar(sql, &["fts_rebuild_high_water".into()]))? else { return Ok(None) };
-    let done = marker(transaction.scalar(sql, &["fts_rebuild_progress".into()]))?.unwrap_or_default();
-    Ok((last > 0 && done < last).then_some((done, last)))
-}
-
-fn marker(value: Result<Value>) -> Result<Option<i64>> {
-    match value {
-        Err(error) if is_rejection(&error) => Ok(None),
-        value => Ok(value?.as_i64()),
-    }
-}
-
-/// Other programs may stop keeping the index of pairs at any time, and say so in the file.
-fn pairs_are_complete(transaction: &mut dyn Transaction) -> Result<bool> {
-    let sql = "SELECT COUNT(*) FROM state_meta WHERE key IN ('fts_cjk_stale', 'fts_cjk_rebuild_high_water')";
-    Ok(transaction.scalar(sql, &[])?.as_i64() == Some(0))
 }
 
 /// Where hits come from.
@@ -136,7 +104,7 @@ impl Searching<'_> {
         };
         let mut found = seen > 0;
         if matches!(answer.source, Source::Index(_))
-            && let Some(ids) = unindexed(self.transaction)?
+            && let Some(ids) = self.transaction.text_index().unindexed(self.transaction)?
         {
             found |= self.supplement(&mut hits, seen, Scan { ids: Some(ids), ..Scan::new(answer.meaning) })?;
         }
@@ -166,25 +134,22 @@ impl Searching<'_> {
         Ok(any)
     }
 
-    /// The main route: the index of words, by its own query language.
+    /// The main route: the index of words, by its own query language. A query that the language cannot express is
+    /// looked for as it stands.
     fn words(&mut self, query: &str, cleaned: &str) -> Result<Answer> {
         let meaning = Condition::of_query(cleaned);
+        let Ok(expression) = Expression::parse(cleaned) else { return self.literal(query, Some(meaning)) };
         if !self.indexes.words {
             return self.instead_of_index(meaning);
         }
-        let search = Search { index: Index::Words, expression: cleaned.to_owned(), holding: Vec::new() };
-        match self.ask_index(&search) {
-            Ok(hits) if hits.is_empty() && has_lost_rows(self.transaction, Index::Words)? => {
-                self.instead_of_index(meaning)
-            }
-            Ok(hits) => {
+        let search = Search { index: Index::Words, expression, holding: Vec::new() };
+        match self.ask(&search)? {
+            Found::Hits(hits) => {
                 let otherwise = self.after_words(cleaned);
                 Ok(Answer { source: Source::Index(search), hits, meaning, otherwise })
             }
-            // The query language cannot express it: it is looked for as it stands.
-            Err(error) if is_rejection(&error) => self.literal(query, Some(meaning)),
-            Err(error) if is_damage(&error) => self.instead_of_index(meaning),
-            Err(error) => Err(error),
+            Found::Unable => self.literal(query, Some(meaning)),
+            Found::Damaged => self.instead_of_index(meaning),
         }
     }
 
@@ -195,15 +160,17 @@ impl Searching<'_> {
             return sources;
         }
         let text = unquoted(cleaned);
-        let expression = word_phrases(text);
         let terms: Vec<&str> = words(text).filter(|word| !is_operator(word)).collect();
         let short = terms.iter().any(|term| is_short(term));
-        let index = |index| Source::Index(Search { index, expression: expression.clone(), holding: Vec::new() });
-        if self.indexes.pairs {
-            sources.push(index(Index::Pairs));
-        }
-        if self.indexes.trigrams && !terms.is_empty() && !short {
-            sources.push(index(Index::Trigrams));
+        let able = [
+            (Index::Pairs, self.indexes.pairs),
+            (Index::Trigrams, self.indexes.trigrams && !terms.is_empty() && !short),
+        ];
+        if let Ok(expression) = Expression::of_words(text) {
+            let able = able.into_iter().filter(|(_, able)| *able);
+            sources.extend(able.map(|(index, _)| {
+                Source::Index(Search { index, expression: expression.clone(), holding: Vec::new() })
+            }));
         }
         if short {
             sources.push(Source::Scan(Scan { short_words: true, ..Scan::new(Condition::of_words(text)) }));
@@ -223,17 +190,13 @@ impl Searching<'_> {
         if !self.indexes.words {
             return self.instead_of_index(as_expression.unwrap_or(meaning));
         }
-        let expression = all_phrases(&pieces);
+        let expression = Expression::all(&pieces);
         let search = Search { index: Index::Words, expression: expression.clone(), holding: pieces.clone() };
-        let hits = match self.ask_index(&search) {
-            Ok(hits) if hits.is_empty() && has_lost_rows(self.transaction, Index::Words)? => {
-                return self.instead_of_index(meaning);
-            }
-            Ok(hits) => hits,
+        let hits = match self.ask(&search)? {
+            Found::Hits(hits) => hits,
             // Phrases are always well-formed, so the index itself is not there.
-            Err(error) if is_rejection(&error) => return self.instead_of_index(as_expression.unwrap_or(meaning)),
-            Err(error) if is_damage(&error) => return self.instead_of_index(meaning),
-            Err(error) => return Err(error),
+            Found::Unable => return self.instead_of_index(as_expression.unwrap_or(meaning)),
+            Found::Damaged => return self.instead_of_index(meaning),
         };
         let by_trigrams =
             self.indexes.trigrams && !self.wants_tool_rows() && !pieces.iter().all(|piece| is_short(piece));
@@ -254,16 +217,15 @@ impl Searching<'_> {
             (Index::Trigrams, routes.trigrams && self.indexes.trigrams),
         ];
         for (index, _) in candidates.into_iter().filter(|(_, able)| *able) {
-            let search = Search { index, expression: word_phrases(text), holding: Vec::new() };
-            match self.ask_index(&search) {
-                Ok(hits) if hits.is_empty() && has_lost_rows(self.transaction, index)? => self.degraded = true,
-                Ok(hits) => {
+            let Ok(expression) = Expression::of_words(text) else { break };
+            let search = Search { index, expression, holding: Vec::new() };
+            match self.ask(&search)? {
+                Found::Hits(hits) => {
                     let meaning = Condition::of_query(cleaned);
                     return Ok(Answer { source: Source::Index(search), hits, meaning, otherwise: Vec::new() });
                 }
-                Err(error) if is_rejection(&error) => {}
-                Err(error) if is_damage(&error) => self.degraded = true,
-                Err(error) => return Err(error),
+                Found::Unable => {}
+                Found::Damaged => self.degraded = true,
             }
         }
         self.scan(Condition::of_words(text))
@@ -280,34 +242,28 @@ impl Searching<'_> {
         self.scan(meaning)
     }
 
-    fn ask_index(&mut self, search: &Search) -> Result<Vec<SearchHit>> {
-        let snippet = |value: Value| match value {
-            Value::Blob(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
-            _ => None,
-        };
-        let rows = search.page(self.transaction, &self.rows, self.page)?;
-        Ok(rows.into_iter().map(|row| SearchHit::read(row, snippet)).collect())
+    fn ask(&mut self, search: &Search) -> Result<Found> {
+        self.transaction.text_index().find(self.transaction, search, &self.rows, self.page)
     }
 
     /// As a source that is only tried: one that cannot answer has no hits.
     fn ask_leniently(&mut self, source: &Source) -> Result<Vec<SearchHit>> {
-        let hits = match source {
-            Source::Index(search) => self.ask_index(search),
+        match source {
             Source::Scan(scan) => scan.page(self.transaction, &self.rows, self.page),
-        };
-        match hits {
-            Err(error) if is_rejection(&error) => Ok(Vec::new()),
-            Err(error) if is_damage(&error) => {
-                self.degraded = true;
-                Ok(Vec::new())
-            }
-            hits => hits,
+            Source::Index(search) => Ok(match self.ask(search)? {
+                Found::Hits(hits) => hits,
+                Found::Unable => Vec::new(),
+                Found::Damaged => {
+                    self.degraded = true;
+                    Vec::new()
+                }
+            }),
         }
     }
 
     fn count(&mut self, source: &Source) -> Result<i64> {
         match source {
-            Source::Index(search) => search.count(self.transaction, &self.rows),
+            Source::Index(search) => self.transaction.text_index().count(self.transaction, search, &self.rows),
             Source::Scan(scan) => scan.count(self.transaction, &self.rows),
         }
     }

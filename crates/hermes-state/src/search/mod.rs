@@ -2,5 +2,6 @@
 
 pub(crate) mod cjk;
 pub(crate) mod hit;
+pub(crate) mod index;
 pub(crate) mod rows;
 pub(crate) mod text;

@@ -109,7 +109,7 @@ impl Scan {
     ) -> Result<Vec<SearchHit>> {
         let mut statement = Statement::default();
         statement.push(&format!("SELECT {}, m.tool_calls", rows.columns("m.content")));
-        self.push_hits(&mut statement, rows);
+        self.push_hits(transaction, &mut statement, rows);
         statement.push(" ORDER BY m.timestamp DESC, m.id DESC");
         if !self.short_words {
             page.push(&mut statement);
@@ -138,17 +138,20 @@ impl Scan {
         }
         let mut statement = Statement::default();
         statement.push("SELECT COUNT(*)");
-        self.push_hits(&mut statement, rows);
+        self.push_hits(transaction, &mut statement, rows);
         Ok(transaction.scalar(&statement.sql, &statement.parameters)?.as_i64().unwrap_or_default())
     }
 
-    fn push_hits(&self, statement: &mut Statement, rows: &Rows<'_>) {
+    fn push_hits(&self, transaction: &dyn Transaction, statement: &mut Statement, rows: &Rows<'_>) {
         let condition = if self.short_words { &self.condition.without_exclusions() } else { &self.condition };
         let condition = in_sql(condition, statement, rows);
         statement.push(&format!(" FROM messages m JOIN sessions s ON s.id = m.session_id WHERE {condition}"));
         if let Some((after, last)) = self.ids {
             let (after, last) = (statement.bind(after), statement.bind(last));
             statement.push(&format!(" AND m.id > {after} AND m.id <= {last}"));
+        }
+        if let Some(narrowed) = transaction.text_index().narrow(&self.condition, statement) {
+            statement.push(&format!(" AND {narrowed}"));
         }
         rows.push_filters(statement);
     }

@@ -13,7 +13,7 @@ use super::journal;
 use super::lock;
 use super::siblings::{Place, Siblings, Standing};
 use super::transaction::SqliteTransaction;
-use crate::backend::{Operation, WriteEngine};
+use crate::backend::{Attempt, Operation, WriteEngine};
 use crate::error::{Error, Holder, Result};
 use crate::transaction::Transaction;
 
@@ -135,6 +135,8 @@ impl SqliteEngine {
 }
 
 impl WriteEngine for SqliteEngine {
+    const SAVEPOINTS: bool = true;
+
     fn begin(&mut self, operation: Operation, until: Instant) -> Result<bool> {
         self.check_identity()?;
         let place = self.place.get_or_insert_with(|| Place::take(&self.siblings));
@@ -162,8 +164,8 @@ impl WriteEngine for SqliteEngine {
         }
     }
 
-    fn transaction(&mut self) -> &mut dyn Transaction {
-        self
+    fn transaction(&mut self) -> Box<dyn Transaction + '_> {
+        Box::new(SqliteTransaction { connection: &self.connection, path: self.location.path() })
     }
 
     fn in_transaction(&self) -> bool {
@@ -203,22 +205,16 @@ impl WriteEngine for SqliteEngine {
         sibling.or_else(|| lock::holder::of_write_lock(self.path()))
     }
 
-    fn busy(&self, waited: Duration, holder: Option<Holder>) -> Error {
+    fn record(&mut self, _: &[Attempt]) -> Result<Vec<Attempt>> {
+        Ok(Vec::new())
+    }
+
+    /// A file either takes a write or says why not; waiting for its lock is all in `begin`.
+    fn is_passing(&self) -> bool {
+        false
+    }
+
+    fn busy(&self, waited: Duration, holder: Option<Holder>, _: bool) -> Error {
         Error::Busy { path: self.path().to_owned(), waited, holder }
-    }
-}
-
-impl Transaction for SqliteEngine {
-    fn execute(&mut self, sql: &str, parameters: &[crate::Value]) -> Result<usize> {
-        SqliteTransaction { connection: &self.connection, path: self.location.path() }.execute(sql, parameters)
-    }
-
-    fn query(
-        &mut self,
-        sql: &str,
-        parameters: &[crate::Value],
-        row: &mut dyn FnMut(Vec<crate::Value>) -> Result<()>,
-    ) -> Result<crate::Columns> {
-        SqliteTransaction { connection: &self.connection, path: self.location.path() }.query(sql, parameters, row)
     }
 }

@@ -1,58 +1,90 @@
 //! The full-text indexes as SQLite's FTS5 serves them: the only place that knows MATCH, rank and snippets.
 
 use crate::error::{Error, Result};
+use crate::search::hit::SearchHit;
+use crate::search::index::{Found, Index, Search, TextIndex};
 use crate::search::rows::{BEFORE, EXCERPT, ID, Page, Rows, TEXT};
-use crate::search::text::{is_operator, words};
+use crate::search::text::{Condition, is_operator, words};
 use crate::statement::Statement;
 use crate::transaction::Transaction;
 use crate::value::Value;
 
-/// An index over the messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Index {
-    /// Words, of all rows.
-    Words,
-    /// Three characters each, of all rows but those of tools.
-    Trigrams,
-    /// Words, and pairs of Chinese, Japanese and Korean characters, of all rows but those of tools.
-    Pairs,
-}
+/// FTS5's tables beside the messages.
+pub(super) struct Fts5;
 
-impl Index {
-    fn table(self) -> &'static str {
-        match self {
-            Index::Words => "messages_fts",
-            Index::Trigrams => "messages_fts_trigram",
-            Index::Pairs => "messages_fts_cjk",
+impl TextIndex for Fts5 {
+    fn find(&self, transaction: &mut dyn Transaction, search: &Search, rows: &Rows<'_>, page: Page) -> Result<Found> {
+        let snippet = |value: Value| match value {
+            Value::Blob(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+            _ => None,
+        };
+        match self.page(transaction, search, rows, page) {
+            Ok(hits) if hits.is_empty() && has_lost_rows(transaction, search.index)? => Ok(Found::Damaged),
+            Ok(hits) => Ok(Found::Hits(hits.into_iter().map(|row| SearchHit::read(row, snippet)).collect())),
+            Err(error) if is_rejection(&error) => Ok(Found::Unable),
+            Err(error) if is_damage(&error) => Ok(Found::Damaged),
+            Err(error) => Err(error),
         }
+    }
+
+    fn count(&self, transaction: &mut dyn Transaction, search: &Search, rows: &Rows<'_>) -> Result<i64> {
+        let mut statement = Statement::default();
+        statement.push("SELECT COUNT(*)");
+        push_hits(&mut statement, search, rows);
+        Ok(transaction.scalar(&statement.sql, &statement.parameters)?.as_i64().unwrap_or_default())
+    }
+
+    fn unindexed(&self, transaction: &mut dyn Transaction) -> Result<Option<(i64, i64)>> {
+        let sql = "SELECT CAST(value AS INTEGER) FROM state_meta WHERE key = ?1";
+        // Files of the oldest releases have no such table, and no such rebuild.
+        let Some(last) = marker(transaction.scalar(sql, &["fts_rebuild_high_water".into()]))? else { return Ok(None) };
+        let done = marker(transaction.scalar(sql, &["fts_rebuild_progress".into()]))?.unwrap_or_default();
+        Ok((last > 0 && done < last).then_some((done, last)))
+    }
+
+    /// Other programs may stop keeping this index at any time, and say so in the file.
+    fn pairs_are_complete(&self, transaction: &mut dyn Transaction) -> Result<bool> {
+        let sql = "SELECT COUNT(*) FROM state_meta WHERE key IN ('fts_cjk_stale', 'fts_cjk_rebuild_high_water')";
+        Ok(transaction.scalar(sql, &[])?.as_i64() == Some(0))
+    }
+
+    /// What a scan is for here is what no index has.
+    fn narrow(&self, _: &Condition, _: &mut Statement) -> Option<String> {
+        None
     }
 }
 
-/// A search of an index.
-#[derive(Debug, Clone)]
-pub(crate) struct Search {
-    pub(crate) index: Index,
-    /// In FTS5's query language.
-    pub(crate) expression: String,
-    /// Texts that a row must also hold as they stand, case ignored for ASCII.
-    pub(crate) holding: Vec<String>,
+fn marker(value: Result<Value>) -> Result<Option<i64>> {
+    match value {
+        Err(error) if is_rejection(&error) => Ok(None),
+        value => Ok(value?.as_i64()),
+    }
 }
 
-impl Search {
+fn table(index: Index) -> &'static str {
+    match index {
+        Index::Words => "messages_fts",
+        Index::Trigrams => "messages_fts_trigram",
+        Index::Pairs => "messages_fts_cjk",
+    }
+}
+
+impl Fts5 {
     /// The rows on a page of the hits, with a snippet for text.
-    pub(crate) fn page(
+    fn page(
         &self,
         transaction: &mut dyn Transaction,
+        search: &Search,
         rows: &Rows<'_>,
         page: Page,
     ) -> Result<Vec<Vec<Value>>> {
         let mut statement = Statement::default();
-        let table = self.index.table();
+        let table = table(search.index);
         let by_time = rows.order_by_time();
         // Sorted by time, a snippet would be made for every hit just to sort it.
-        let text = if by_time.is_some() { "NULL".to_owned() } else { self.snippet(&mut statement) };
+        let text = if by_time.is_some() { "NULL".to_owned() } else { snippet(&mut statement, search) };
         statement.push(&format!("SELECT {}", rows.columns(&text)));
-        self.push_hits(&mut statement, rows);
+        push_hits(&mut statement, search, rows);
         statement.push(&match by_time {
             Some(order) => format!(" ORDER BY m.timestamp {order}, {table}.rank, m.id"),
             // By this alone FTS5 sorts by itself, equal ranks by id.
@@ -66,8 +98,8 @@ impl Search {
         })?;
         if by_time.is_some() {
             let mut of_one = Statement::default();
-            let text = self.snippet(&mut of_one);
-            let expression = of_one.bind(&self.expression);
+            let text = snippet(&mut of_one, search);
+            let expression = of_one.bind(&search.expression.0);
             of_one.push(&format!(
                 "SELECT {text} FROM {table} JOIN messages m ON m.id = {table}.rowid \
                  WHERE {table} MATCH {expression} AND {table}.rowid = "
@@ -82,46 +114,38 @@ impl Search {
         }
         Ok(hits)
     }
+}
 
-    /// FTS5's snippet; of a very long message the text around the first word of the search, since the time FTS5 takes
-    /// grows with the square of the matches in a row (a third of a second at 64 KB of one word, over a minute at 1 MB).
-    /// As bytes: an index that has lost track of offsets can cut a character in two.
-    fn snippet(&self, statement: &mut Statement) -> String {
-        let first = words(&self.expression)
-            .filter(|word| !is_operator(word))
-            .map(|word| word.trim_matches(|character: char| !character.is_alphanumeric()).to_ascii_lowercase())
-            .find(|word| !word.is_empty());
-        let first = statement.bind(first.unwrap_or_default());
-        format!(
-            "CAST(CASE WHEN OCTET_LENGTH(COALESCE(m.content, '')) + OCTET_LENGTH(COALESCE(m.tool_calls, '')) > {LONG} \
+/// FTS5's snippet; of a very long message the text around the first word of the search, since the time FTS5 takes
+/// grows with the square of the matches in a row (a third of a second at 64 KB of one word, over a minute at 1 MB).
+/// As bytes: an index that has lost track of offsets can cut a character in two.
+fn snippet(statement: &mut Statement, search: &Search) -> String {
+    let first = words(&search.expression.0)
+        .filter(|word| !is_operator(word))
+        .map(|word| word.trim_matches(|character: char| !character.is_alphanumeric()).to_ascii_lowercase())
+        .find(|word| !word.is_empty());
+    let first = statement.bind(first.unwrap_or_default());
+    format!(
+        "CAST(CASE WHEN OCTET_LENGTH(COALESCE(m.content, '')) + OCTET_LENGTH(COALESCE(m.tool_calls, '')) > {LONG} \
              THEN SUBSTR(m.content, MAX(1, INSTR(LOWER(m.content), {first}) - {BEFORE}), {EXCERPT}) \
              ELSE snippet({}, -1, '>>>', '<<<', '...', 40) END AS BLOB)",
-            self.index.table()
-        )
-    }
+        table(search.index)
+    )
+}
 
-    /// How many hits there are in all.
-    pub(crate) fn count(&self, transaction: &mut dyn Transaction, rows: &Rows<'_>) -> Result<i64> {
-        let mut statement = Statement::default();
-        statement.push("SELECT COUNT(*)");
-        self.push_hits(&mut statement, rows);
-        Ok(transaction.scalar(&statement.sql, &statement.parameters)?.as_i64().unwrap_or_default())
-    }
-
-    /// The index leads and messages and sessions follow by their keys, so that hits come in the index's order.
-    fn push_hits(&self, statement: &mut Statement, rows: &Rows<'_>) {
-        let table = self.index.table();
-        let expression = statement.bind(&self.expression);
-        statement.push(&format!(
-            " FROM {table} JOIN messages m ON m.id = {table}.rowid JOIN sessions s ON s.id = m.session_id \
+/// The index leads and messages and sessions follow by their keys, so that hits come in the index's order.
+fn push_hits(statement: &mut Statement, search: &Search, rows: &Rows<'_>) {
+    let table = table(search.index);
+    let expression = statement.bind(&search.expression.0);
+    statement.push(&format!(
+        " FROM {table} JOIN messages m ON m.id = {table}.rowid JOIN sessions s ON s.id = m.session_id \
              WHERE {table} MATCH {expression}"
-        ));
-        for text in &self.holding {
-            let held = rows.holds(statement, text);
-            statement.push(&format!(" AND {held}"));
-        }
-        rows.push_filters(statement);
+    ));
+    for text in &search.holding {
+        let held = rows.holds(statement, text);
+        statement.push(&format!(" AND {held}"));
     }
+    rows.push_filters(statement);
 }
 
 /// From how many bytes on a message is too long for FTS5's snippet.
@@ -145,7 +169,7 @@ pub(crate) fn word_phrases(text: &str) -> String {
 
 /// Whether a search failed because FTS5 could not make sense of the expression, or has no such index. Other errors of
 /// this kind cannot occur in the statements here.
-pub(crate) fn is_rejection(error: &Error) -> bool {
+fn is_rejection(error: &Error) -> bool {
     matches!(error, Error::Engine { .. }) && error.sqlite_code() == 1
 }
 
@@ -153,14 +177,14 @@ pub(crate) fn is_rejection(error: &Error) -> bool {
 const DAMAGED_INDEX: i32 = 267;
 
 /// Whether a search failed because the index is damaged.
-pub(crate) fn is_damage(error: &Error) -> bool {
+fn is_damage(error: &Error) -> bool {
     matches!(error, Error::Corrupt { code: DAMAGED_INDEX, .. })
 }
 
 /// Whether the index has fewer rows than it keeps the sizes of. An index whose blocks were overwritten with zeros does
 /// not fail: to FTS5 it is empty, and fills up again with what is written from then on.
-pub(crate) fn has_lost_rows(transaction: &mut dyn Transaction, index: Index) -> Result<bool> {
-    let table = index.table();
+fn has_lost_rows(transaction: &mut dyn Transaction, index: Index) -> Result<bool> {
+    let table = table(index);
     // The first record holds, before the totals of its columns, the number of rows.
     let totals = transaction.scalar(&format!("SELECT block FROM {table}_data WHERE id = 1"), &[])?;
     let kept = transaction.scalar(&format!("SELECT COUNT(*) FROM {table}_docsize"), &[])?;

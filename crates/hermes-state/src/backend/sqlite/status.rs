@@ -51,6 +51,7 @@ pub(super) fn users(path: &Path) -> Vec<User> {
         .into_iter()
         .map(|sibling| User {
             pid: i32::try_from(sibling.pid).unwrap_or_default(),
+            host: None,
             program: Some(sibling.program),
             takes_turns: true,
             operation: sibling.operation.map(str::to_owned),
@@ -65,6 +66,7 @@ pub(super) fn users(path: &Path) -> Vec<User> {
         if pid != asking && users.iter().all(|user| user.pid != pid) {
             users.push(User {
                 pid,
+                host: None,
                 program: lock::holder::program(pid),
                 takes_turns: false,
                 operation: None,

@@ -17,11 +17,12 @@ use super::lock::{self, PerProcess, crew};
 use super::readers::{self, Readers, no_thread, on_crew};
 use super::schema::{self, Adoption, Context, Features, Inspection, Note};
 use super::status;
-use crate::backend::{Operation, WriteEngine};
+use crate::backend::{Opening, Operation, WriteEngine};
 use crate::error::{Error, Holder, Result};
 use crate::gate::{Gate, Interrupt};
 use crate::op::Write;
-use crate::status::Status;
+use crate::search::index::Indexes;
+use crate::status::{EngineStatus, Status};
 use crate::transaction::Transaction;
 
 /// The stores this process has open, by path and whether they are only looked at, so that a second handle on a file joins
@@ -31,28 +32,16 @@ static OPEN: PerProcess<Mutex<HashMap<(PathBuf, bool), Slot>>> = PerProcess::new
 /// One file's entry, locked while the file is being opened.
 type Slot = Arc<Mutex<Weak<Store>>>;
 
-/// How to open.
-#[derive(Clone)]
-pub(crate) struct Opening {
-    pub(crate) read_only: bool,
-    pub(crate) patience: Duration,
-    pub(crate) rollback_journal: bool,
-    /// The gateway's `sessions.json`, read only when the file is old enough to be completed from it.
-    pub(crate) sessions_json: Option<PathBuf>,
-    pub(crate) cjk: bool,
+/// With what a file is brought up to date.
+fn context(opening: &Opening) -> Context {
+    Context { sessions_json: None, cjk: opening.cjk }
 }
 
-impl Opening {
-    fn context(&self) -> Context {
-        Context { sessions_json: None, cjk: self.cjk }
-    }
-
-    /// With what an old file is completed from; a gateway's file that cannot be read has nothing to tell.
-    #[expect(clippy::disallowed_methods, reason = "a file of the gateway, never a store")]
-    fn context_with_sessions(&self) -> Context {
-        let sessions_json = self.sessions_json.as_ref().and_then(|path| std::fs::read_to_string(path).ok());
-        Context { sessions_json, ..self.context() }
-    }
+/// With what an old file is completed from; a gateway's file that cannot be read has nothing to tell.
+#[expect(clippy::disallowed_methods, reason = "a file of the gateway, never a store")]
+fn context_with_sessions(opening: &Opening) -> Context {
+    let sessions_json = opening.sessions_json.as_ref().and_then(|path| std::fs::read_to_string(path).ok());
+    Context { sessions_json, ..context(opening) }
 }
 
 /// An open store.
@@ -150,7 +139,7 @@ impl Store {
 
     fn open_to_look(location: Location, opening: &Opening, too_new: Option<i64>) -> Result<(Arc<Self>, Vec<Note>)> {
         let readers = Arc::new(Readers::new(location.clone(), true));
-        let (pool, at, context) = (readers.clone(), location.clone(), opening.context());
+        let (pool, at, context) = (readers.clone(), location.clone(), context(opening));
         let features = on_crew(move || {
             let opened = readers::patiently_reading(at.path(), || {
                 let connection = open_onlooker(&at)?;
@@ -193,15 +182,17 @@ impl Store {
         self.location.path()
     }
 
-    /// What the file's search indexes can serve.
-    pub(crate) fn features(&self) -> Features {
-        *self.features.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What the file has of the search indexes. Those of older releases are searched in the same way: their one column
+    /// holds the text of all three.
+    pub(crate) fn indexes(&self) -> Indexes {
+        let features = *self.features.lock().unwrap_or_else(PoisonError::into_inner);
+        Indexes { words: features.fts, trigrams: features.trigram, pairs: features.cjk }
     }
 
     /// Runs `read` in one read transaction on a connection of its own.
     pub(crate) fn read<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&mut dyn Transaction) -> Result<T> + Send + 'static,
+        read: impl Fn(&mut dyn Transaction) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let _permit = self.readers.permit();
         let readers = self.readers.clone();
@@ -233,11 +224,13 @@ impl Store {
         })?;
         Ok(Status {
             read_only: self.gate().is_err(),
-            main_bytes: status::bytes(&path),
-            wal_bytes: status::bytes(&sidecar(&path, "-wal")),
-            shm_bytes: status::bytes(&sidecar(&path, "-shm")),
-            journal_mode: reading.journal_mode,
-            lock_kind: lock::in_force(),
+            engine: EngineStatus::File {
+                main_bytes: status::bytes(&path),
+                wal_bytes: status::bytes(&sidecar(&path, "-wal")),
+                shm_bytes: status::bytes(&sidecar(&path, "-shm")),
+                journal_mode: reading.journal_mode,
+                lock_kind: lock::in_force(),
+            },
             schema_version: reading.schema_version,
             sessions: reading.sessions,
             messages: reading.messages,
@@ -298,7 +291,7 @@ fn open_to_write(location: &Location, opening: &Opening) -> Result<Opened> {
     }
     let connection = patient_step(location, opening, deadline, || {
         let connection = open_writer(location)?;
-        Ok((schema::inspect(&connection.0, &opening.context())?, connection))
+        Ok((schema::inspect(&connection.0, &context(opening))?, connection))
     })?;
     let (connection, log) = match connection {
         (Inspection::TooNew { found }, _) => return Ok(Opened::TooNew(found)),
@@ -343,12 +336,12 @@ fn bring_up_to_date(engine: &mut SqliteEngine, opening: &Opening, deadline: Inst
     let path = engine.location().path().to_owned();
     let failed = |error: rusqlite::Error| classify(&path, &error);
     let too_new = |found| Error::TooNew { path: path.clone(), found, supported: schema::SCHEMA_VERSION };
-    let inspected = patiently(deadline, || schema::inspect(engine.connection(), &opening.context()));
+    let inspected = patiently(deadline, || schema::inspect(engine.connection(), &context(opening)));
     let context = match inspected.map_err(failed)? {
         Some(Inspection::UpToDate(features)) => return Ok((features, Vec::new())),
         Some(Inspection::TooNew { found }) => return Err(too_new(found)),
-        Some(Inspection::NeedsWork { sessions_json: true }) => opening.context_with_sessions(),
-        Some(Inspection::NeedsWork { sessions_json: false }) | None => opening.context(),
+        Some(Inspection::NeedsWork { sessions_json: true }) => context_with_sessions(opening),
+        Some(Inspection::NeedsWork { sessions_json: false }) | None => context(opening),
     };
     let done = match engine.begin(Operation::Open, deadline) {
         Ok(true) => match schema::adopt(engine.connection(), &context).map_err(failed) {
@@ -365,7 +358,7 @@ fn bring_up_to_date(engine: &mut SqliteEngine, opening: &Opening, deadline: Inst
     engine.end();
     done?.ok_or_else(|| {
         let holder = engine.holder();
-        engine.busy(started.elapsed(), holder)
+        engine.busy(started.elapsed(), holder, false)
     })
 }
 

@@ -7,8 +7,10 @@ use rusqlite::Connection;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 
 use super::errors::classify;
+use super::search::Fts5;
 use crate::error::{Error, Result};
-use crate::transaction::Transaction;
+use crate::search::index::TextIndex;
+use crate::transaction::{Sent, Transaction};
 use crate::value::{Columns, Value};
 
 /// A connection on which a transaction has been begun by whoever made this.
@@ -90,5 +92,31 @@ impl Transaction for SqliteTransaction<'_> {
             }
             error => classify(self.path, &error),
         })?
+    }
+
+    fn send(&mut self, sql: &str, parameters: &[Value]) -> Result<Sent> {
+        let mut rows = Vec::new();
+        self.query(sql, parameters, &mut |values| {
+            rows.push(values);
+            Ok(())
+        })?;
+        Ok(Sent::Done(rows))
+    }
+
+    fn receive(&mut self, sent: Sent) -> Result<Vec<Vec<Value>>> {
+        match sent {
+            Sent::Done(rows) => Ok(rows),
+            #[cfg(feature = "postgres")]
+            Sent::Under(_) => Err(Error::Invalid("a statement was sent to another engine".into())),
+        }
+    }
+
+    /// Triggers of the file see to it, for older releases too.
+    fn index_message(&mut self, _: &Value, _: &Value, _: &Value) -> Result<()> {
+        Ok(())
+    }
+
+    fn text_index(&self) -> &'static dyn TextIndex {
+        &Fts5
     }
 }

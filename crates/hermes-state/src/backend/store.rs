@@ -1,0 +1,104 @@
+//! An open store on whichever engine its location names.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Opening, sqlite};
+use crate::error::{Error, Holder, Result, ServerTrouble};
+use crate::gate::Interrupt;
+use crate::op::Write;
+use crate::search::index::Indexes;
+use crate::status::Status;
+use crate::transaction::Transaction;
+
+#[cfg(feature = "postgres")]
+use super::postgres;
+
+/// An open store. All handles of this process on the same location share it.
+pub(crate) enum Store {
+    File(Arc<sqlite::store::Store>),
+    #[cfg(feature = "postgres")]
+    Server(Arc<postgres::store::Store>),
+}
+
+/// Passes a call on to the engine.
+macro_rules! on_engine {
+    ($store:expr, $engine:ident => $call:expr) => {
+        match $store {
+            Store::File($engine) => $call,
+            #[cfg(feature = "postgres")]
+            Store::Server($engine) => $call,
+        }
+    };
+}
+
+impl Store {
+    /// Opens the store at `location`, a path or the URL of a server. Returns what the caller should log.
+    pub(crate) fn open(location: &Path, opening: &Opening) -> Result<(Self, Vec<String>)> {
+        if !is_url(location) {
+            let (store, notes) = sqlite::store::Store::open(location, opening)?;
+            return Ok((Store::File(store), notes.iter().map(ToString::to_string).collect()));
+        }
+        #[cfg(feature = "postgres")]
+        return Ok((Store::Server(postgres::store::Store::open(location, opening)?), Vec::new()));
+        #[cfg(not(feature = "postgres"))]
+        Err(Error::Server { path: Path::new("postgresql://").to_owned(), trouble: ServerTrouble::NotBuilt })
+    }
+
+    /// The file, or the URL without its password.
+    pub(crate) fn path(&self) -> &Path {
+        on_engine!(self, store => store.path())
+    }
+
+    /// Which indexes answer searches.
+    pub(crate) fn indexes(&self) -> Indexes {
+        on_engine!(self, store => store.indexes())
+    }
+
+    /// Runs `read` in one read transaction; it is run again if the engine lost its place.
+    pub(crate) fn read<T: Send + 'static>(
+        &self,
+        read: impl Fn(&mut dyn Transaction) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        on_engine!(self, store => store.read(read))
+    }
+
+    /// Commits a write; returns when it is durable.
+    pub(crate) fn write<W: Write>(
+        &self,
+        write: W,
+        patience: Duration,
+        interrupt: Option<&Interrupt>,
+    ) -> Result<W::Answer> {
+        on_engine!(self, store => store.write(write, patience, interrupt))
+    }
+
+    /// Merges what the engine keeps aside, as far as that makes nobody wait.
+    pub(crate) fn checkpoint(&self) -> Result<()> {
+        on_engine!(self, store => store.checkpoint())
+    }
+
+    /// How the store stands.
+    pub(crate) fn status(&self) -> Result<Status> {
+        on_engine!(self, store => store.status())
+    }
+
+    /// The error with which a write would be refused at once, if one would.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        on_engine!(self, store => store.check_writable())
+    }
+
+    /// Who holds the write lock now, if there is one and that can be seen.
+    pub(crate) fn write_lock_holder(&self) -> Option<Holder> {
+        on_engine!(self, store => store.write_lock_holder())
+    }
+}
+
+/// Whether a location is meant as the URL of a server. A misspelt one is not a file of that name.
+pub(crate) fn is_url(location: &Path) -> bool {
+    let text = location.as_os_str().as_encoded_bytes();
+    ["postgres:", "postgresql:"]
+        .iter()
+        .any(|scheme| text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme.as_bytes())))
+}

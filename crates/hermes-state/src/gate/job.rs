@@ -1,0 +1,103 @@
+//! A write in the gate's queue, with its answer, whatever their types.
+
+use std::sync::mpsc::SyncSender;
+
+use crate::backend::Operation;
+use crate::error::{Error, Result};
+use crate::op::{Promise, Write};
+use crate::transaction::Transaction;
+
+/// A write with its answer.
+pub(super) trait Job: Send {
+    fn operation(&self) -> Operation;
+
+    /// See [`Write::subject`].
+    fn subject(&self) -> Option<&str>;
+
+    /// Applies the write; [`fulfil`](Job::fulfil) waits for its answer.
+    fn apply(&mut self, transaction: &mut dyn Transaction) -> Result<()>;
+
+    /// Waits for the answer of the write as it was applied last.
+    fn fulfil(&mut self, transaction: &mut dyn Transaction) -> Result<()>;
+
+    /// Keeps the answer for the case that the transaction turns out to have been committed although its end was not
+    /// seen.
+    fn keep(&mut self);
+
+    /// How many answers are kept.
+    fn kept(&self) -> usize;
+
+    /// Gives the caller the answer of the last application.
+    fn conclude(self: Box<Self>, outcome: Result<()>);
+
+    /// Gives the caller an answer that was kept.
+    fn conclude_with_kept(self: Box<Self>, number: usize);
+}
+
+/// A write of some type.
+pub(super) struct Typed<W: Write> {
+    write: W,
+    promise: Option<Promise<W::Answer>>,
+    answer: Option<W::Answer>,
+    kept: Vec<W::Answer>,
+    reply: SyncSender<Result<W::Answer>>,
+}
+
+impl<W: Write> Typed<W> {
+    pub(super) fn new(write: W, reply: SyncSender<Result<W::Answer>>) -> Self {
+        Self { write, promise: None, answer: None, kept: Vec::new(), reply }
+    }
+
+    fn reply(&self, answer: Result<W::Answer>) {
+        // The caller waits for this; if its thread is gone, nobody is left to tell.
+        let _ = self.reply.send(answer);
+    }
+}
+
+impl<W: Write> Job for Typed<W> {
+    fn operation(&self) -> Operation {
+        W::OPERATION
+    }
+
+    fn subject(&self) -> Option<&str> {
+        self.write.subject()
+    }
+
+    fn apply(&mut self, transaction: &mut dyn Transaction) -> Result<()> {
+        self.answer = None;
+        self.promise = Some(self.write.apply(transaction)?);
+        Ok(())
+    }
+
+    fn fulfil(&mut self, transaction: &mut dyn Transaction) -> Result<()> {
+        let promise = self.promise.take().ok_or_else(unanswered)?;
+        self.answer = Some(promise.fulfil(transaction)?);
+        Ok(())
+    }
+
+    fn keep(&mut self) {
+        self.kept.extend(self.answer.take());
+    }
+
+    fn kept(&self) -> usize {
+        self.kept.len()
+    }
+
+    fn conclude(mut self: Box<Self>, outcome: Result<()>) {
+        let answer = outcome.and_then(|()| self.answer.take().ok_or_else(unanswered));
+        self.reply(answer);
+    }
+
+    fn conclude_with_kept(mut self: Box<Self>, number: usize) {
+        let answer = if number < self.kept.len() { Ok(self.kept.swap_remove(number)) } else { Err(unanswered()) };
+        self.reply(answer);
+    }
+}
+
+/// The answer of a thread that ended before it gave one.
+pub(super) fn unanswered() -> Error {
+    Error::Engine {
+        message: "the writing thread ended before it answered; whether the write was stored is unknown".into(),
+        code: 0,
+    }
+}
