@@ -11,7 +11,7 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use uuid::Uuid;
+use uuid::{NoContext, Timestamp, Uuid};
 
 use self::job::{Job, Typed, unanswered};
 use crate::backend::{Attempt, Operation, WriteEngine};
@@ -79,7 +79,8 @@ impl<E: WriteEngine> Gate<E> {
         let (reply, answer) = sync_channel(1);
         let since = Instant::now();
         let job = Box::new(Typed::new(write, reply));
-        let id = Uuid::now_v7();
+        // Without the shared counter of `now_v7`: a fork while another thread has its mutex would leave it locked.
+        let id = Uuid::new_v7(Timestamp::now(NoContext));
         self.push(Entry::Write(Pending { job, since, deadline: since + patience, id, alone: false }));
         let Some(interrupt) = interrupt else { return answer.recv().unwrap_or_else(|_| Err(unanswered())) };
         loop {
@@ -367,7 +368,12 @@ impl<E: WriteEngine> Gate<E> {
 
 impl Pending {
     fn attempt(&self) -> Attempt {
-        Attempt { write: self.id, number: self.job.kept(), operation: self.job.operation() }
+        Attempt {
+            write: self.id,
+            number: self.job.kept(),
+            operation: self.job.operation(),
+            deadline: self.deadline,
+        }
     }
 }
 

@@ -82,6 +82,8 @@ pub(crate) struct Attempt {
     pub(crate) write: Uuid,
     pub(crate) number: usize,
     pub(crate) operation: Operation,
+    /// When the patience of its caller ends.
+    pub(crate) deadline: Instant,
 }
 
 /// The write side of a backend as the gate drives it, on one thread.

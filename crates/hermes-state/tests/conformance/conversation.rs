@@ -3,17 +3,12 @@
 use hermes_state::{ConversationMessage, ConversationOptions, NewMessage, NewSession, SessionDb, ToolCalls};
 use serde_json::json;
 
+use crate::world::{World, on_each_engine};
+
 const ANCESTORS: ConversationOptions =
     ConversationOptions { include_ancestors: true, include_inactive: false, repair_alternation: false };
 const REPAIRED: ConversationOptions =
     ConversationOptions { include_ancestors: false, include_inactive: false, repair_alternation: true };
-
-fn store() -> (tempfile::TempDir, SessionDb) {
-    let folder = tempfile::tempdir().unwrap();
-    let db = SessionDb::open(folder.path().join("state.db")).unwrap();
-    db.create_session(NewSession::new("s", "cli")).unwrap();
-    (folder, db)
-}
 
 fn add(db: &SessionDb, session: &str, messages: impl IntoIterator<Item = NewMessage>) {
     db.append_messages(session, messages.into_iter().collect()).unwrap();
@@ -45,17 +40,8 @@ fn read(db: &SessionDb, options: &ConversationOptions) -> Vec<ConversationMessag
     db.conversation("s", options).unwrap()
 }
 
-/// Changes the file while no handle is open, as another program would.
-fn behind_its_back(folder: &tempfile::TempDir, db: &mut SessionDb, sql: &str) {
-    db.close().unwrap();
-    let path = folder.path().join("state.db");
-    rusqlite::Connection::open(&path).unwrap().execute_batch(sql).unwrap();
-    *db = SessionDb::open(&path).unwrap();
-}
-
-#[test]
-fn every_key_stands_where_it_says_something() {
-    let (_folder, db) = store();
+fn every_key_stands_where_it_says_something(db: World) {
+    let db = db.with_session();
     let full = |role: &str| {
         NewMessage::new(role, " text ")
             .tool_name("grep")
@@ -93,9 +79,8 @@ fn every_key_stands_where_it_says_something() {
     assert_eq!(messages[3].to_json(), json!({"role": "user", "content": ""}));
 }
 
-#[test]
-fn structured_values_stay_the_text_they_are_stored_as() {
-    let (folder, mut db) = store();
+fn structured_values_stay_the_text_they_are_stored_as(db: World) {
+    let mut db = db.with_session();
     let huge = "[{\"id\": \"k\", \"n\": NaN, \"big\": 123456789012345678901234567890, \"s\": \"\\ud800\"}]";
     add(
         &db,
@@ -110,7 +95,7 @@ fn structured_values_stay_the_text_they_are_stored_as() {
             assistant("c").tool_calls(ToolCalls::from_text(Some("{broken".into()), 1)),
         ],
     );
-    behind_its_back(&folder, &mut db, "UPDATE messages SET content = x'4142' WHERE id = 1");
+    db.behind_its_back("UPDATE messages SET content = x'4142' WHERE id = 1");
     let messages = read(&db, &ConversationOptions::default());
     let shown: Vec<String> = messages.iter().map(|message| format!("{:?}", message.get("content").unwrap())).collect();
     assert_eq!(
@@ -132,9 +117,8 @@ fn structured_values_stay_the_text_they_are_stored_as() {
     assert_eq!((&number["n"], &number["s"]), (&json!(null), &json!("\u{fffd}")));
 }
 
-#[test]
-fn recalled_memory_is_cleaned_from_what_was_said() {
-    let (_folder, db) = store();
+fn recalled_memory_is_cleaned_from_what_was_said(db: World) {
+    let db = db.with_session();
     let text = "<memory-context>old</memory-context>\n\n new ";
     add(&db, "s", [user(text), assistant(text), NewMessage::new("tool", text), NewMessage::new("system", text)]);
     assert_eq!(
@@ -143,44 +127,38 @@ fn recalled_memory_is_cleaned_from_what_was_said() {
     );
 }
 
-#[test]
-fn only_active_messages_unless_asked() {
-    let (folder, mut db) = store();
+fn only_active_messages_unless_asked(db: World) {
+    let mut db = db.with_session();
     add(&db, "s", [user("a"), user("b"), user("c")]);
-    behind_its_back(&folder, &mut db, "UPDATE messages SET active = 0, compacted = 1 WHERE id = 2");
+    db.behind_its_back("UPDATE messages SET active = 0, compacted = 1 WHERE id = 2");
     assert_eq!(told(&read(&db, &ConversationOptions::default())), ["user:a", "user:c"]);
     let all = ConversationOptions { include_inactive: true, ..ConversationOptions::default() };
     assert_eq!(told(&read(&db, &all)), ["user:a", "user:b", "user:c"]);
     assert!(db.conversation("none", &all).unwrap().is_empty());
 }
 
-#[test]
-fn order_is_that_of_insertion() {
-    let (_folder, db) = store();
+fn order_is_that_of_insertion(db: World) {
+    let db = db.with_session();
     add(&db, "s", [user("a").timestamp(3.0), calling("b", &["k"]).timestamp(2.0), result("k").timestamp(1.0)]);
     assert_eq!(told(&read(&db, &ConversationOptions::default())), ["user:a", "assistant:b", "tool:ok"]);
 }
 
 /// `root` ← `s`, rows interleaved.
-fn lineage() -> (tempfile::TempDir, SessionDb) {
-    let folder = tempfile::tempdir().unwrap();
-    let db = SessionDb::open(folder.path().join("state.db")).unwrap();
+fn lineage(db: &World) {
     db.create_session(NewSession::new("root", "cli")).unwrap();
     db.create_session(NewSession::new("s", "cli").parent_session_id("root")).unwrap();
-    add(&db, "root", [user("first"), assistant("yes"), user("again")]);
+    add(db, "root", [user("first"), assistant("yes"), user("again")]);
     add(
-        &db,
+        db,
         "s",
         [user("again").platform_message_id("p"), assistant(""), user("again"), user("first"), assistant("ok")],
     );
-    add(&db, "root", [user("late")]);
-    add(&db, "s", [user("again"), user("")]);
-    (folder, db)
+    add(db, "root", [user("late")]);
+    add(db, "s", [user("again"), user("")]);
 }
 
-#[test]
-fn replayed_messages_are_left_out_with_ancestors() {
-    let (_folder, db) = lineage();
+fn replayed_messages_are_left_out_with_ancestors(db: World) {
+    lineage(&db);
     let whole = told(&read(&db, &ANCESTORS));
     assert_eq!(
         whole,
@@ -200,16 +178,14 @@ fn replayed_messages_are_left_out_with_ancestors() {
     assert_eq!(own, ["user:again", "assistant:", "user:again", "user:first", "assistant:ok", "user:again", "user:"]);
 }
 
-#[test]
-fn an_assistant_that_only_calls_tools_has_answered() {
-    let (_folder, db) = store();
+fn an_assistant_that_only_calls_tools_has_answered(db: World) {
+    let db = db.with_session();
     add(&db, "s", [user("go"), calling("", &["k"]), user("go"), assistant(""), user("go")]);
     assert_eq!(told(&read(&db, &ANCESTORS)), ["user:go", "assistant:", "user:go", "assistant:"]);
 }
 
-#[test]
-fn a_resumed_session_is_read_once_for_model_and_people() {
-    let (_folder, db) = lineage();
+fn a_resumed_session_is_read_once_for_model_and_people(db: World) {
+    lineage(&db);
     let resumed = db.resume_conversations("s").unwrap();
     assert_eq!(resumed.model_history, read(&db, &REPAIRED));
     assert_eq!(resumed.display_history, read(&db, &ANCESTORS));
@@ -222,9 +198,8 @@ fn a_resumed_session_is_read_once_for_model_and_people() {
     assert!(nobody.model_history.is_empty() && nobody.display_history.is_empty());
 }
 
-#[test]
-fn the_harness_of_a_background_review_goes_with_its_answer() {
-    let (_folder, db) = store();
+fn the_harness_of_a_background_review_goes_with_its_answer(db: World) {
+    let db = db.with_session();
     let skills = " \u{1c}Review the conversation above and update the skill library, now";
     add(
         &db,
@@ -256,9 +231,8 @@ fn the_harness_of_a_background_review_goes_with_its_answer() {
     assert_eq!(read(&db, &ConversationOptions::default()).len(), 7);
 }
 
-#[test]
-fn assistants_in_a_row_become_one() {
-    let (_folder, db) = store();
+fn assistants_in_a_row_become_one(db: World) {
+    let db = db.with_session();
     let calls = "[{\"id\": \"k2\", \"n\": NaN}]";
     add(
         &db,
@@ -299,17 +273,15 @@ fn assistants_in_a_row_become_one() {
     );
 }
 
-#[test]
-fn a_verified_draft_is_replaced() {
-    let (_folder, db) = store();
+fn a_verified_draft_is_replaced(db: World) {
+    let db = db.with_session();
     add(&db, "s", [assistant("draft").finish_reason("verification_required"), assistant("final"), assistant("more")]);
     assert_eq!(told(&read(&db, &REPAIRED)), ["assistant:final\nmore"]);
     assert_eq!(read(&db, &ConversationOptions::default()).len(), 3, "only on request");
 }
 
-#[test]
-fn content_that_is_no_text_is_merged_only_into_nothing() {
-    let (_folder, db) = store();
+fn content_that_is_no_text_is_merged_only_into_nothing(db: World) {
+    let db = db.with_session();
     let parts = json!([{"type": "text", "text": "x"}]);
     add(
         &db,
@@ -328,9 +300,8 @@ fn content_that_is_no_text_is_merged_only_into_nothing() {
     assert_eq!(contents, [parts.clone(), json!("a"), parts, json!("b")]);
 }
 
-#[test]
-fn results_that_answer_no_open_call_go() {
-    let (_folder, db) = store();
+fn results_that_answer_no_open_call_go(db: World) {
+    let db = db.with_session();
     add(
         &db,
         "s",
@@ -353,9 +324,8 @@ fn results_that_answer_no_open_call_go() {
     );
 }
 
-#[test]
-fn users_in_a_row_become_one() {
-    let (_folder, db) = store();
+fn users_in_a_row_become_one(db: World) {
+    let db = db.with_session();
     add(
         &db,
         "s",
@@ -370,4 +340,21 @@ fn users_in_a_row_become_one() {
     let messages: Vec<_> = read(&db, &REPAIRED).iter().map(ConversationMessage::to_json).collect();
     assert_eq!(messages[0], json!({"role": "user", "content": "a\n\nb", "timestamp": 1.0, "message_id": "p1"}));
     assert_eq!(messages[2], json!({"role": "user", "content": "d", "api_content": "D", "timestamp": 4.0}));
+}
+
+on_each_engine! {
+    every_key_stands_where_it_says_something
+    structured_values_stay_the_text_they_are_stored_as
+    recalled_memory_is_cleaned_from_what_was_said
+    only_active_messages_unless_asked
+    order_is_that_of_insertion
+    replayed_messages_are_left_out_with_ancestors
+    an_assistant_that_only_calls_tools_has_answered
+    a_resumed_session_is_read_once_for_model_and_people
+    the_harness_of_a_background_review_goes_with_its_answer
+    assistants_in_a_row_become_one
+    a_verified_draft_is_replaced
+    content_that_is_no_text_is_merged_only_into_nothing
+    results_that_answer_no_open_call_go
+    users_in_a_row_become_one
 }

@@ -1,25 +1,16 @@
 //! Messages: what is stored is what comes back, in the order of storing, and the counters agree with the rows.
 
-mod support;
-
 use hermes_state::{Content, Error, Message, MessageQuery, NewMessage, NewSession, SessionDb, Value};
 use serde_json::json;
-use support::python_says;
 
-fn store() -> (tempfile::TempDir, SessionDb) {
-    let folder = tempfile::tempdir().expect("a folder");
-    let db = SessionDb::open(folder.path().join("state.db")).expect("opens");
-    db.create_session(NewSession::new("s", "cli")).expect("creates");
-    (folder, db)
-}
+use crate::world::{World, on_each_engine};
 
 fn all(db: &SessionDb) -> Vec<Message> {
     db.messages("s", &MessageQuery::default()).expect("reads")
 }
 
-#[test]
-fn every_kind_of_content_comes_back_as_it_was() {
-    let (_folder, db) = store();
+fn every_kind_of_content_comes_back_as_it_was(db: World) {
+    let db = db.with_session();
     let parts = json!([{"type": "text", "text": "café 東京"}, {"type": "image", "n": 1.5}]);
     for content in [
         Content::None,
@@ -37,19 +28,17 @@ fn every_kind_of_content_comes_back_as_it_was() {
     db.append_message("s", NewMessage::new("user", json!(true))).expect("appends");
     let texts: Vec<_> = all(&db)[7..].iter().map(Message::content).collect();
     assert_eq!(texts, [Content::from("5"), Content::from("1")], "the column makes text of numbers");
-    let raw = python_says(
-        db.path(),
-        "print(ascii(sqlite3.connect(path).execute('SELECT content FROM messages WHERE id = 5').fetchone()[0]))",
-    );
+    // What a server's text cannot hold stands there for it.
+    let raw = db.seen_from_outside("SELECT content FROM messages WHERE id = 5").replace('\u{10fffe}', "\0");
     assert_eq!(
-        raw, r#"'\x00json:[{"type": "text", "text": "caf\\u00e9 \\u6771\\u4eac"}, {"type": "image", "n": 1.5}]'"#,
+        raw,
+        "\0json:[{\"type\": \"text\", \"text\": \"caf\\u00e9 \\u6771\\u4eac\"}, {\"type\": \"image\", \"n\": 1.5}]",
         "in the form older releases read"
     );
 }
 
-#[test]
-fn every_field_is_stored_for_every_role() {
-    let (_folder, db) = store();
+fn every_field_is_stored_for_every_role(db: World) {
+    let db = db.with_session();
     let message = NewMessage::new("tool", "out")
         .tool_name("read_file")
         .tool_calls(json!([{"id": "k1"}, {"id": "k2"}]))
@@ -95,9 +84,8 @@ fn every_field_is_stored_for_every_role() {
     assert_eq!((session.message_count(), session.record().integer("tool_call_count")), (1, Some(2)));
 }
 
-#[test]
-fn tool_calls_are_counted_and_not_encoded_twice() {
-    let (_folder, db) = store();
+fn tool_calls_are_counted_and_not_encoded_twice(db: World) {
+    let db = db.with_session();
     for (calls, text, count) in [
         (json!(null), None, 0),
         (json!([]), None, 0),
@@ -115,9 +103,8 @@ fn tool_calls_are_counted_and_not_encoded_twice() {
     }
 }
 
-#[test]
-fn order_is_that_of_storing_whatever_the_clocks_say() {
-    let (_folder, db) = store();
+fn order_is_that_of_storing_whatever_the_clocks_say(db: World) {
+    let db = db.with_session();
     for time in [100.0, 100.1, 100.05, -3600.0, 100.2] {
         db.append_message("s", NewMessage::new("user", time.to_string()).timestamp(time)).expect("appends");
     }
@@ -125,9 +112,8 @@ fn order_is_that_of_storing_whatever_the_clocks_say() {
     assert_eq!(times, [100.0, 100.1, 100.05, -3600.0, 100.2]);
 }
 
-#[test]
-fn a_batch_is_stored_whole_or_not_at_all_with_ascending_ids_and_times() {
-    let (_folder, db) = store();
+fn a_batch_is_stored_whole_or_not_at_all_with_ascending_ids_and_times(db: World) {
+    let db = db.with_session();
     let batch = || {
         vec![
             NewMessage::new("user", "one"),
@@ -147,9 +133,8 @@ fn a_batch_is_stored_whole_or_not_at_all_with_ascending_ids_and_times() {
     assert_eq!(db.append_messages("s", vec![]).expect("nothing to do"), Vec::<i64>::new());
 }
 
-#[test]
-fn a_missing_session_takes_no_message() {
-    let (_folder, db) = store();
+fn a_missing_session_takes_no_message(db: World) {
+    let db = db.with_session();
     let error = db.append_message("nobody", NewMessage::new("user", "x")).expect_err("is missing");
     assert!(
         matches!(&error, Error::Constraint { .. }) && error.to_string().to_lowercase().contains("foreign key"),
@@ -158,16 +143,12 @@ fn a_missing_session_takes_no_message() {
     assert_eq!(db.message_count(None).expect("counts"), 0);
 }
 
-#[test]
-fn pages_are_cut_after_the_filter_and_inactive_rows_are_shown_on_request() {
-    let (_folder, db) = store();
+fn pages_are_cut_after_the_filter_and_inactive_rows_are_shown_on_request(db: World) {
+    let mut db = db.with_session();
     for n in 0..6 {
         db.append_message("s", NewMessage::new("user", n.to_string())).expect("appends");
     }
-    python_says(
-        db.path(),
-        "c = sqlite3.connect(path)\nc.execute('UPDATE messages SET active = 0 WHERE id IN (2, 3)')\nc.commit()",
-    );
+    db.behind_its_back("UPDATE messages SET active = 0 WHERE id IN (2, 3)");
     let texts = |include_inactive, limit, offset| -> Vec<String> {
         db.messages("s", &MessageQuery { include_inactive, limit, offset })
             .expect("reads")
@@ -187,9 +168,8 @@ fn pages_are_cut_after_the_filter_and_inactive_rows_are_shown_on_request() {
     assert_eq!(db.message_count(Some("nobody")).expect("counts"), 0);
 }
 
-#[test]
-fn meta_keeps_what_it_is_given_and_overwrites() {
-    let (_folder, db) = store();
+fn meta_keeps_what_it_is_given_and_overwrites(db: World) {
+    let db = db.with_session();
     assert_eq!(db.meta("k").expect("reads"), None);
     for value in ["v", "", "w"] {
         db.set_meta("k", value).expect("sets");
@@ -201,4 +181,15 @@ fn meta_keeps_what_it_is_given_and_overwrites() {
     assert_eq!(db.meta("n").expect("reads").as_deref(), Some("5"), "the column makes text of numbers");
     db.set_meta("k", Value::Null).expect("sets");
     assert_eq!(db.meta("k").expect("reads"), None);
+}
+
+on_each_engine! {
+    every_kind_of_content_comes_back_as_it_was
+    every_field_is_stored_for_every_role
+    tool_calls_are_counted_and_not_encoded_twice
+    order_is_that_of_storing_whatever_the_clocks_say
+    a_batch_is_stored_whole_or_not_at_all_with_ascending_ids_and_times
+    a_missing_session_takes_no_message
+    pages_are_cut_after_the_filter_and_inactive_rows_are_shown_on_request
+    meta_keeps_what_it_is_given_and_overwrites
 }

@@ -1,14 +1,8 @@
 //! The life of a session: creation, inheritance, end, titles, listing.
 
-mod support;
-
 use hermes_state::{Error, NewMessage, NewSession, Session, SessionDb, SessionQuery, Value};
 
-fn store() -> (tempfile::TempDir, SessionDb) {
-    let folder = tempfile::tempdir().expect("a folder");
-    let db = SessionDb::open(folder.path().join("state.db")).expect("opens");
-    (folder, db)
-}
+use crate::world::{World, on_each_engine};
 
 fn create(db: &SessionDb, id: &str) {
     db.create_session(NewSession::new(id, "cli")).expect("creates");
@@ -26,9 +20,7 @@ fn list(db: &SessionDb, query: SessionQuery) -> Vec<String> {
     ids(&db.list_sessions(&query).expect("lists")).into_iter().map(str::to_owned).collect()
 }
 
-#[test]
-fn a_session_has_all_columns_in_their_order_and_defaults() {
-    let (_folder, db) = store();
+fn a_session_has_all_columns_in_their_order_and_defaults(db: World) {
     create(&db, "s");
     let session = get(&db, "s");
     let columns = session.record().columns();
@@ -46,9 +38,7 @@ fn a_session_has_all_columns_in_their_order_and_defaults() {
     assert!(session.started_at() > 1.7e9);
 }
 
-#[test]
-fn creating_again_fills_what_is_open_and_overwrites_nothing() {
-    let (_folder, db) = store();
+fn creating_again_fills_what_is_open_and_overwrites_nothing(db: World) {
     db.create_session(NewSession::new("s", "cli").model("first").cwd("")).expect("creates");
     let started = get(&db, "s").started_at();
     db.end_session("s", "done").expect("ends");
@@ -62,9 +52,7 @@ fn creating_again_fills_what_is_open_and_overwrites_nothing() {
     assert_eq!(session.end_reason(), Some("done"), "and it stays ended");
 }
 
-#[test]
-fn an_id_must_say_something_and_a_parent_must_exist() {
-    let (_folder, db) = store();
+fn an_id_must_say_something_and_a_parent_must_exist(db: World) {
     assert!(matches!(db.create_session(NewSession::new("", "cli")), Err(Error::Invalid(_))));
     assert!(matches!(db.create_session(NewSession::new(None::<&str>, "cli")), Err(Error::Invalid(_))));
     let orphan = NewSession::new("s", "cli").parent_session_id("nobody");
@@ -73,9 +61,7 @@ fn an_id_must_say_something_and_a_parent_must_exist() {
     assert_eq!(db.session("s").expect("reads"), None);
 }
 
-#[test]
-fn a_child_inherits_the_folder_and_only_a_continuation_inherits_the_routing() {
-    let (_folder, db) = store();
+fn a_child_inherits_the_folder_and_only_a_continuation_inherits_the_routing(db: World) {
     let parent =
         NewSession::new("p", "telegram").cwd("/work").git_repo_root("/work").chat_id("c").user_id("u").session_key("k");
     db.create_session(parent).expect("creates");
@@ -93,9 +79,7 @@ fn a_child_inherits_the_folder_and_only_a_continuation_inherits_the_routing() {
     assert_eq!(text("elsewhere", "git_repo_root"), None, "a repository belongs to its folder");
 }
 
-#[test]
-fn the_first_end_wins_and_reopening_undoes_it() {
-    let (_folder, db) = store();
+fn the_first_end_wins_and_reopening_undoes_it(db: World) {
     create(&db, "s");
     db.end_session("s", "first").expect("ends");
     let ended = get(&db, "s").ended_at();
@@ -109,9 +93,7 @@ fn the_first_end_wins_and_reopening_undoes_it() {
     db.reopen_session("nobody").expect("an unknown id is no error");
 }
 
-#[test]
-fn titles_are_cleaned_unique_and_taken_over_along_a_compressed_conversation() {
-    let (_folder, db) = store();
+fn titles_are_cleaned_unique_and_taken_over_along_a_compressed_conversation(db: World) {
     for id in ["a", "b"] {
         create(&db, id);
     }
@@ -139,9 +121,7 @@ fn titles_are_cleaned_unique_and_taken_over_along_a_compressed_conversation() {
     ));
 }
 
-#[test]
-fn a_delegate_cannot_take_its_parents_title() {
-    let (_folder, db) = store();
+fn a_delegate_cannot_take_its_parents_title(db: World) {
     create(&db, "p");
     db.set_session_title("p", Some("Mine")).expect("sets");
     db.end_session("p", "compression").expect("ends");
@@ -151,9 +131,7 @@ fn a_delegate_cannot_take_its_parents_title() {
     assert_eq!(db.session_title("p").expect("reads").as_deref(), Some("Mine"));
 }
 
-#[test]
-fn a_listing_has_roots_and_branches_newest_first_and_leaves_out_sub_agents() {
-    let (_folder, db) = store();
+fn a_listing_has_roots_and_branches_newest_first_and_leaves_out_sub_agents(db: World) {
     create(&db, "root");
     db.create_session(NewSession::new("agent", "cli").parent_session_id("root")).expect("creates");
     let branch =
@@ -173,9 +151,7 @@ fn a_listing_has_roots_and_branches_newest_first_and_leaves_out_sub_agents() {
     assert_eq!((page(0, 0).len(), page(-1, -5).len()), (0, 4));
 }
 
-#[test]
-fn filters_of_a_listing_judge_the_row_itself() {
-    let (_folder, db) = store();
+fn filters_of_a_listing_judge_the_row_itself(db: World) {
     db.create_session(NewSession::new("a", "cli").cwd("/home/ada/proj")).expect("creates");
     db.create_session(NewSession::new("b", "telegram").cwd("/home/ada/proj/sub")).expect("creates");
     db.create_session(NewSession::new("c", "cron").cwd("/home/ada/proj_x")).expect("creates");
@@ -200,9 +176,7 @@ fn filters_of_a_listing_judge_the_row_itself() {
     assert_eq!(with(|q| q.archived_only = true).len(), 0);
 }
 
-#[test]
-fn a_preview_is_the_beginning_of_the_first_user_message_in_one_line() {
-    let (_folder, db) = store();
+fn a_preview_is_the_beginning_of_the_first_user_message_in_one_line(db: World) {
     let preview = |id: &str, text: &str| {
         create(&db, id);
         db.append_message(id, NewMessage::new("assistant", "before")).expect("appends");
@@ -227,9 +201,7 @@ fn a_preview_is_the_beginning_of_the_first_user_message_in_one_line() {
     assert_eq!((session.preview(), session.last_active()), (Some(""), Some(session.started_at())));
 }
 
-#[test]
-fn a_compressed_conversation_is_listed_as_it_stands_now() {
-    let (_folder, db) = store();
+fn a_compressed_conversation_is_listed_as_it_stands_now(db: World) {
     db.create_session(NewSession::new("c1", "cli").system_prompt("first")).expect("creates");
     db.end_session("c1", "compression").expect("ends");
     db.create_session(NewSession::new("c2", "cli").parent_session_id("c1").system_prompt("second")).expect("creates");
@@ -253,9 +225,7 @@ fn a_compressed_conversation_is_listed_as_it_stands_now() {
     assert_eq!(db.list_sessions(&compact).expect("lists")[1].record().get("system_prompt"), None);
 }
 
-#[test]
-fn by_activity_an_old_conversation_with_a_fresh_continuation_comes_first() {
-    let (_folder, db) = store();
+fn by_activity_an_old_conversation_with_a_fresh_continuation_comes_first(db: World) {
     create(&db, "old");
     db.end_session("old", "compression").expect("ends");
     db.create_session(NewSession::new("cont", "cli").parent_session_id("old")).expect("creates");
@@ -268,4 +238,19 @@ fn by_activity_an_old_conversation_with_a_fresh_continuation_comes_first() {
     assert_eq!(list(&db, SessionQuery { search_query: Some("ne".into()), ..by_activity.clone() }), ["new"]);
     db.set_session_title("new", Some("My-App v1.2")).expect("sets");
     assert_eq!(list(&db, SessionQuery { search_query: Some("myapp v12".into()), ..by_activity }), ["new"]);
+}
+
+on_each_engine! {
+    a_session_has_all_columns_in_their_order_and_defaults
+    creating_again_fills_what_is_open_and_overwrites_nothing
+    an_id_must_say_something_and_a_parent_must_exist
+    a_child_inherits_the_folder_and_only_a_continuation_inherits_the_routing
+    the_first_end_wins_and_reopening_undoes_it
+    titles_are_cleaned_unique_and_taken_over_along_a_compressed_conversation
+    a_delegate_cannot_take_its_parents_title
+    a_listing_has_roots_and_branches_newest_first_and_leaves_out_sub_agents
+    filters_of_a_listing_judge_the_row_itself
+    a_preview_is_the_beginning_of_the_first_user_message_in_one_line
+    a_compressed_conversation_is_listed_as_it_stands_now
+    by_activity_an_old_conversation_with_a_fresh_continuation_comes_first
 }

@@ -1,0 +1,459 @@
+//! One connection to a server on one thread, as a transaction sees it: statements are sent without waiting and their
+//! answers read when somebody asks, so that what needs no answer costs no round trip.
+
+use std::collections::HashMap;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use futures_util::TryStreamExt;
+use tokio::runtime::{Builder, Runtime};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Row, RowStream, Statement};
+
+use super::connect::{self, ConnectError};
+use super::errors::{Trouble, classify};
+use super::placeholders::translate;
+use super::url::Address;
+use super::values::{Parameter, columns_of, values_of};
+use crate::error::{Error, Holder, Result};
+use crate::value::{Columns, Value};
+
+/// After how long without an answer to a write somebody is asked who is in its way.
+const OBSERVE_AFTER: Duration = Duration::from_millis(700);
+
+/// How long that question may take.
+const OBSERVATION: Duration = Duration::from_secs(2);
+
+/// A server that is not to be reached is asked again after this pause, then after longer ones.
+const PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+
+type Asked = tokio_postgres::Result<(Vec<Row>, u64)>;
+type Connecting = Pin<Box<dyn Future<Output = Result<Client, ConnectError>>>>;
+
+/// A statement on its way.
+struct InFlight {
+    number: u64,
+    answer: Pin<Box<dyn Future<Output = Asked>>>,
+    /// Its answer, once it is there.
+    done: Option<Asked>,
+}
+
+/// The connection, while there is one.
+struct Link {
+    client: Arc<Client>,
+    statements: HashMap<String, Statement>,
+    in_flight: Vec<InFlight>,
+    /// The server's process that serves us; asked for once somebody has to know it.
+    server_process: Option<i32>,
+}
+
+/// What has been seen of a server that cannot be reached.
+#[derive(Debug, Clone)]
+pub(super) struct Absence {
+    pub(super) since: Instant,
+    pub(super) message: String,
+    /// The error with which an opening reports it.
+    pub(super) trouble: Option<crate::error::ServerTrouble>,
+}
+
+/// A connection with its thread's runtime.
+pub(super) struct Session {
+    runtime: Runtime,
+    address: Arc<Address>,
+    link: Option<Link>,
+    connecting: Option<Connecting>,
+    /// A second connection, on which to ask who is in the way of the first.
+    observer: Option<Client>,
+    absence: Option<Absence>,
+    pause: Duration,
+    sent: u64,
+    /// Until when answers are waited for.
+    deadline: Instant,
+    /// Why the transaction is over, if it is for a reason that passes.
+    passing: bool,
+    holder: Option<Holder>,
+}
+
+impl Session {
+    /// A session without a connection yet. Everything of it happens on the thread that makes it.
+    pub(super) fn new(address: Arc<Address>) -> Result<Self> {
+        let runtime = Builder::new_current_thread().enable_io().enable_time().build().map_err(|error| {
+            Error::Engine { message: format!("no runtime for the connection to the server: {error}"), code: 0 }
+        })?;
+        Ok(Self {
+            runtime,
+            address,
+            link: None,
+            connecting: None,
+            observer: None,
+            absence: None,
+            pause: PAUSE,
+            sent: 0,
+            deadline: Instant::now(),
+            passing: false,
+            holder: None,
+        })
+    }
+
+    pub(super) fn address(&self) -> &Arc<Address> {
+        &self.address
+    }
+
+    /// Has a connection, makes one, or is still at it when `until` comes: `false`. What does not pass is an error.
+    pub(super) fn connect(&mut self, until: Instant) -> Result<bool> {
+        if self.link.as_ref().is_some_and(|link| link.client.is_closed()) {
+            self.lose("the connection was closed".to_owned());
+        }
+        while self.link.is_none() {
+            let address = self.address.clone();
+            let connecting = self.connecting.get_or_insert_with(|| {
+                Box::pin(async move { connect::connect(&address).await.map(|connected| connected.client) })
+            });
+            let made = self.runtime.block_on(async {
+                tokio::time::timeout_at(until.into(), connecting.as_mut()).await
+            });
+            let Ok(made) = made else { return Ok(false) };
+            self.connecting = None;
+            match made {
+                Ok(client) => {
+                    let link =
+                        Link { client: Arc::new(client), statements: HashMap::new(), in_flight: Vec::new(), server_process: None };
+                    self.link = Some(link);
+                    self.absence = None;
+                    self.pause = PAUSE;
+                }
+                Err(ConnectError::Permanent(trouble)) => {
+                    return Err(Error::Server { path: self.address.to_string().into(), trouble });
+                }
+                Err(ConnectError::Transient { trouble, message, .. }) => {
+                    self.be_absent(message, trouble);
+                    let now = Instant::now();
+                    if now >= until {
+                        return Ok(false);
+                    }
+                    std::thread::sleep(self.pause.min(until - now));
+                    self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn be_absent(&mut self, message: String, trouble: Option<crate::error::ServerTrouble>) {
+        let since = self.absence.as_ref().map_or_else(Instant::now, |absence| absence.since);
+        self.absence = Some(Absence { since, message, trouble });
+    }
+
+    /// What was seen last of a server that cannot be reached.
+    pub(super) fn absence(&self) -> Option<&Absence> {
+        self.absence.as_ref()
+    }
+
+    /// Gives the connection up.
+    fn lose(&mut self, message: String) {
+        self.link = None;
+        self.observer = None;
+        self.be_absent(message, None);
+    }
+
+    /// Runs `ask` on the connection, outside of any transaction of ours.
+    pub(super) fn directly<T>(&mut self, ask: impl AsyncFnOnce(&Client) -> T) -> Option<T> {
+        let client = self.link.as_ref()?.client.clone();
+        Some(self.runtime.block_on(ask(&client)))
+    }
+
+    /// Begins a transaction with this statement, which travels with the first one after it. Answers are waited for until
+    /// `deadline`.
+    pub(super) fn begin(&mut self, statement: &str, deadline: Instant) -> Result<()> {
+        self.deadline = deadline;
+        self.passing = false;
+        self.holder = None;
+        self.send_batch(statement)
+    }
+
+    /// Whether the transaction came to an end that passes and has nothing to do with what it did.
+    pub(super) fn is_passing(&self) -> bool {
+        self.passing
+    }
+
+    /// Who was in the way of the transaction, if one was asked for.
+    pub(super) fn holder(&self) -> Option<Holder> {
+        self.holder.clone()
+    }
+
+    /// Ends the transaction with COMMIT; everything sent before is answered when this returns.
+    pub(super) fn commit(&mut self) -> Result<()> {
+        self.send_batch("COMMIT")?;
+        self.receive_all()
+    }
+
+    /// Ends the transaction with ROLLBACK, whatever became of it.
+    pub(super) fn rollback(&mut self) {
+        let passing = self.passing;
+        // A server that does not answer this soon is given up: the end of the connection undoes it as well.
+        self.deadline = self.deadline.max(Instant::now() + Duration::from_secs(1));
+        while self.link.is_some() && self.receive_all().is_err() {}
+        if self.link.is_some() {
+            // An error means that the connection is gone, and with it the transaction.
+            let _ = self.send_batch("ROLLBACK").and_then(|()| self.receive_all());
+        }
+        self.passing = passing;
+    }
+
+    /// Sends statements without parameters or rows.
+    pub(super) fn send_batch(&mut self, statements: &str) -> Result<()> {
+        let statements = statements.to_owned();
+        self.launch(|client| async move { client.batch_execute(&statements).await.map(|()| (Vec::new(), 0)) })?;
+        Ok(())
+    }
+
+    /// Sends a statement with parameters of the driver's own types.
+    pub(super) fn send_native(&mut self, sql: &str, parameters: Vec<Box<dyn ToSql + Sync>>) -> Result<u64> {
+        let statement = self.prepared(sql)?;
+        self.launch(|client| async move {
+            let borrowed = parameters.iter().map(|parameter| &**parameter as &(dyn ToSql + Sync));
+            collect(client.query_raw(&statement, borrowed.collect::<Vec<_>>()).await?).await
+        })
+    }
+
+    /// Sends a statement; [`receive`](Session::receive) gives its rows.
+    pub(super) fn send(&mut self, sql: &str, parameters: &[Value]) -> Result<u64> {
+        let statement = self.prepared(sql)?;
+        let parameters: Vec<Value> = parameters.to_vec();
+        self.launch(|client| async move {
+            let bound: Vec<_> = parameters.iter().map(Parameter).collect();
+            collect(client.query_raw(&statement, bound.iter().map(|parameter| parameter as &(dyn ToSql + Sync)).collect::<Vec<_>>()).await?).await
+        })
+    }
+
+    /// Puts a request on its way: it is handed to the connection at once, so that requests keep their order.
+    fn launch<F: Future<Output = Asked> + 'static>(&mut self, request: impl FnOnce(Arc<Client>) -> F) -> Result<u64> {
+        self.sent += 1;
+        let number = self.sent;
+        let Some(link) = &mut self.link else { return Err(self.lost()) };
+        let mut answer: Pin<Box<dyn Future<Output = Asked>>> = Box::pin(request(link.client.clone()));
+        let done = self.runtime.block_on(poll_fn(|context| match answer.as_mut().poll(context) {
+            Poll::Ready(answer) => Poll::Ready(Some(answer)),
+            Poll::Pending => Poll::Ready(None),
+        }));
+        link.in_flight.push(InFlight { number, answer, done });
+        Ok(number)
+    }
+
+    /// The rows of a statement that was sent, and how many it changed. If one before it failed, that is the answer.
+    pub(super) fn receive(&mut self, number: u64) -> Result<(Vec<Row>, u64)> {
+        self.wait(Some(number))?;
+        let Some(link) = &mut self.link else { return Err(self.lost()) };
+        let asked = link.in_flight.iter().position(|asked| asked.number == number);
+        match asked.and_then(|at| link.in_flight.remove(at).done) {
+            Some(Ok(answer)) => Ok(answer),
+            _ => Err(Error::Engine { message: "an answer was asked for twice".into(), code: 0 }),
+        }
+    }
+
+    /// Waits for the answers of everything that was sent; the rows are let go.
+    pub(super) fn receive_all(&mut self) -> Result<()> {
+        self.wait(None)?;
+        if let Some(link) = &mut self.link {
+            link.in_flight.clear();
+        }
+        Ok(())
+    }
+
+    /// Waits for the answer of one statement, or of all, and of those before it. The first that failed is the error.
+    fn wait(&mut self, number: Option<u64>) -> Result<()> {
+        let started = Instant::now();
+        let mut observed = false;
+        loop {
+            let until = if observed { self.deadline } else { self.deadline.min(started + OBSERVE_AFTER) };
+            let Some(link) = &mut self.link else { return Err(self.lost()) };
+            let answered = self.runtime.block_on(tokio::time::timeout_at(until.into(), answers(&mut link.in_flight, number)));
+            match answered {
+                Ok(()) => break,
+                Err(_) if Instant::now() >= self.deadline => {
+                    self.passing = true;
+                    self.lose("the server does not answer".to_owned());
+                    return Err(self.lost());
+                }
+                Err(_) => {
+                    observed = true;
+                    self.observe();
+                }
+            }
+        }
+        let Some(link) = &mut self.link else { return Err(self.lost()) };
+        let upto = number.unwrap_or(u64::MAX);
+        let failed =
+            link.in_flight.iter().position(|asked| asked.number <= upto && matches!(asked.done, Some(Err(_))));
+        match failed.and_then(|at| link.in_flight.remove(at).done) {
+            Some(Err(error)) => Err(self.failed(&error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Runs a query and hands over its rows as they come, so that a long result is never in memory as a whole.
+    pub(super) fn query(
+        &mut self,
+        sql: &str,
+        parameters: &[Value],
+        row: &mut dyn FnMut(Vec<Value>) -> Result<()>,
+    ) -> Result<Columns> {
+        let statement = self.prepared(sql)?;
+        let Some(link) = &mut self.link else { return Err(self.lost()) };
+        let client = link.client.clone();
+        let deadline = self.deadline;
+        let in_flight = &mut link.in_flight;
+        let columns = columns_of(&statement);
+        let reading = async {
+            let bound: Vec<_> = parameters.iter().map(Parameter).collect();
+            let bound = bound.iter().map(|parameter| parameter as &(dyn ToSql + Sync));
+            let rows = client.query_raw(&statement, bound.collect::<Vec<_>>()).await?;
+            let mut rows = std::pin::pin!(rows);
+            while let Some(found) = rows.try_next().await? {
+                let taken = values_of(&found).and_then(&mut *row);
+                if taken.is_err() {
+                    return Ok(taken);
+                }
+            }
+            Ok(Ok(()))
+        };
+        let read = self.runtime.block_on(tokio::time::timeout_at(deadline.into(), async {
+            answers(in_flight, None).await;
+            reading.await
+        }));
+        // What was sent before may have failed, and is then why this did.
+        self.wait(None)?;
+        match read {
+            Ok(Ok(taken)) => taken.map(|()| columns),
+            Ok(Err(error)) => Err(self.failed(&error)),
+            Err(_) => {
+                self.passing = true;
+                self.lose("the server does not answer".to_owned());
+                Err(self.lost())
+            }
+        }
+    }
+
+    /// The statement as the server knows it.
+    fn prepared(&mut self, sql: &str) -> Result<Statement> {
+        let Some(link) = &mut self.link else { return Err(self.lost()) };
+        if let Some(statement) = link.statements.get(sql) {
+            return Ok(statement.clone());
+        }
+        // Only a transaction that still stands can prepare, so what was sent before comes first.
+        self.wait(None)?;
+        let Some(link) = &mut self.link else { return Err(self.lost()) };
+        let (client, text) = (link.client.clone(), translate(sql).into_owned());
+        let prepared = self.runtime.block_on(tokio::time::timeout_at(self.deadline.into(), client.prepare(&text)));
+        match prepared {
+            Ok(Ok(statement)) => {
+                link.statements.insert(sql.to_owned(), statement.clone());
+                Ok(statement)
+            }
+            Ok(Err(error)) => Err(self.failed(&error)),
+            Err(_) => {
+                self.passing = true;
+                self.lose("the server does not answer".to_owned());
+                Err(self.lost())
+            }
+        }
+    }
+
+    fn failed(&mut self, error: &tokio_postgres::Error) -> Error {
+        match classify(&self.address, error) {
+            Trouble::Failed(error) => error,
+            Trouble::Lost(message) => {
+                self.passing = true;
+                self.lose(message);
+                self.lost()
+            }
+            Trouble::Retry | Trouble::Locked => {
+                self.passing = true;
+                Error::LockedOnServer { path: self.path(), waited: Duration::ZERO, holder: self.holder.clone() }
+            }
+        }
+    }
+
+    /// The error for a connection that is not there.
+    fn lost(&mut self) -> Error {
+        self.passing = true;
+        self.unreachable(false)
+    }
+
+    pub(super) fn path(&self) -> std::path::PathBuf {
+        self.address.to_string().into()
+    }
+
+    /// The error for a server that cannot be reached.
+    pub(super) fn unreachable(&self, perhaps_stored: bool) -> Error {
+        let (since, message) = match &self.absence {
+            Some(absence) => (absence.since.elapsed(), absence.message.clone()),
+            None => (Duration::ZERO, "the connection was lost".to_owned()),
+        };
+        Error::Unreachable { path: self.path(), since, message, perhaps_stored }
+    }
+
+    /// Asks on a second connection who is in the way of the first. Nothing depends on the answer.
+    fn observe(&mut self) {
+        let Some(link) = &self.link else { return };
+        let Some(process) = link.server_process else { return };
+        let address = self.address.clone();
+        let observer = self.observer.take();
+        let asked = self.runtime.block_on(tokio::time::timeout(OBSERVATION, async move {
+            let observer = match observer {
+                Some(observer) => observer,
+                None => connect::connect(&address).await.ok()?.client,
+            };
+            let holder = blocking(&observer, process).await;
+            Some((observer, holder))
+        }));
+        if let Ok(Some((observer, holder))) = asked {
+            self.observer = Some(observer);
+            self.holder = holder.or(self.holder.take());
+        }
+    }
+}
+
+/// Waits for the answer of one statement, or of all; those of the others are kept as they come.
+async fn answers(in_flight: &mut [InFlight], number: Option<u64>) {
+    poll_fn(|context| {
+        let mut missing = false;
+        for asked in in_flight.iter_mut() {
+            if asked.done.is_none()
+                && let Poll::Ready(answer) = asked.answer.as_mut().poll(context)
+            {
+                asked.done = Some(answer);
+            }
+            missing |= asked.done.is_none() && number.is_none_or(|number| asked.number <= number);
+        }
+        if missing { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
+}
+
+async fn collect(rows: RowStream) -> Asked {
+    let mut rows = std::pin::pin!(rows);
+    let mut collected = Vec::new();
+    while let Some(row) = rows.as_mut().try_next().await? {
+        collected.push(row);
+    }
+    Ok((collected, rows.rows_affected().unwrap_or_default()))
+}
+
+/// The session that blocks this process of the server, longest at it first.
+async fn blocking(observer: &Client, process: i32) -> Option<Holder> {
+    let sql = "SELECT pid, application_name, CAST(EXTRACT(EPOCH FROM clock_timestamp() - xact_start) AS double precision) \
+               FROM pg_stat_activity WHERE pid = ANY (pg_blocking_pids($1)) ORDER BY xact_start LIMIT 1";
+    let row = observer.query_opt(sql, &[&process]).await.ok()??;
+    let program: Option<String> = row.try_get(1).ok()?;
+    let since: Option<f64> = row.try_get(2).ok()?;
+    Some(Holder {
+        pid: row.try_get(0).ok()?,
+        program: program.filter(|name| !name.is_empty()),
+        since: since.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
+    })
+}

@@ -1,0 +1,70 @@
+//! The transaction trait over a session.
+
+use super::search::TsQuery;
+use super::search::index::pieces;
+use super::session::Session;
+use super::values::values_of;
+use crate::error::{Error, Result};
+use crate::search::index::TextIndex;
+use crate::search::tokens::Tokenizer;
+use crate::transaction::{Sent, Transaction};
+use crate::value::{Columns, Value};
+
+/// A session on which a transaction has been begun by whoever made this.
+pub(super) struct ServerTransaction<'a> {
+    pub(super) session: &'a mut Session,
+    pub(super) tokenizer: &'a Tokenizer,
+}
+
+impl Transaction for ServerTransaction<'_> {
+    fn execute(&mut self, sql: &str, parameters: &[Value]) -> Result<usize> {
+        let number = self.session.send(sql, parameters)?;
+        let (_, changed) = self.session.receive(number)?;
+        Ok(usize::try_from(changed).unwrap_or(usize::MAX))
+    }
+
+    fn query(
+        &mut self,
+        sql: &str,
+        parameters: &[Value],
+        row: &mut dyn FnMut(Vec<Value>) -> Result<()>,
+    ) -> Result<Columns> {
+        self.session.query(sql, parameters, row)
+    }
+
+    fn send(&mut self, sql: &str, parameters: &[Value]) -> Result<Sent> {
+        Ok(Sent::Under(self.session.send(sql, parameters)?))
+    }
+
+    fn receive(&mut self, sent: Sent) -> Result<Vec<Vec<Value>>> {
+        match sent {
+            Sent::Done(rows) => Ok(rows),
+            Sent::Under(number) => self.session.receive(number)?.0.iter().map(values_of).collect(),
+        }
+    }
+
+    /// The words are cut here and travel with the message. `lastval` is the id that it got: no other statement of ours
+    /// takes a number from a sequence.
+    fn index_message(&mut self, content: &Value, tool_name: &Value, tool_calls: &Value) -> Result<()> {
+        let [content, tool_name, tool_calls] = [content, tool_name, tool_calls].map(|text| text.as_str().unwrap_or_default());
+        let pieces = pieces(self.tokenizer, content, tool_name, tool_calls)?;
+        let all = Value::Integer(i64::try_from(pieces.len()).unwrap_or(i64::MAX));
+        for (number, words) in (0_i64..).zip(pieces) {
+            self.session.send(
+                "INSERT INTO message_words (message_id, piece, pieces, words) \
+                 VALUES (lastval(), ?1, ?2, CAST(CAST(?3 AS text) AS tsvector))",
+                &[number.into(), all.clone(), words.into()],
+            )?;
+        }
+        Ok(())
+    }
+
+    fn text_index(&self) -> &'static dyn TextIndex {
+        &TsQuery
+    }
+}
+
+/// The error of a tokenizer that cannot be made.
+pub(super) fn tokenizer() -> Result<Tokenizer> {
+    Tokenizer::unicode61().map_err(|error| Error::Engine { message: error.to_string(), code: 0 })
+}

@@ -1,0 +1,112 @@
+//! A store on one of the engines, made for one test.
+
+use std::ops::Deref;
+
+use hermes_state::{NewSession, SessionDb};
+use hermes_state_testkit::{Space, shared};
+
+/// Defines, for each of these functions, a test on a file and one on a server.
+macro_rules! on_each_engine {
+    ($($name:ident)*) => {
+        mod on_a_file {
+            $(#[test] fn $name() { super::$name($crate::world::World::on_a_file()); })*
+        }
+        mod on_a_server {
+            $(#[test] fn $name() {
+                if let Some(world) = $crate::world::World::on_a_server() {
+                    super::$name(world);
+                }
+            })*
+        }
+    };
+}
+pub(crate) use on_each_engine;
+
+pub(crate) struct World {
+    db: SessionDb,
+    home: Home,
+}
+
+enum Home {
+    File(tempfile::TempDir),
+    Server(Space),
+}
+
+impl Home {
+    fn open(&self) -> SessionDb {
+        match self {
+            Home::File(folder) => SessionDb::open(folder.path().join("state.db")),
+            Home::Server(space) => SessionDb::open(space.url()),
+        }
+        .expect("opens")
+    }
+}
+
+impl World {
+    pub(crate) fn on_a_file() -> Self {
+        Self::at(Home::File(tempfile::tempdir().expect("a folder")))
+    }
+
+    /// `None`, after saying so, where there is no server.
+    pub(crate) fn on_a_server() -> Option<Self> {
+        Some(Self::at(Home::Server(shared()?.fresh())))
+    }
+
+    fn at(home: Home) -> Self {
+        Self { db: home.open(), home }
+    }
+
+    /// Another one on the same engine.
+    pub(crate) fn another(&self) -> Self {
+        match self.home {
+            Home::File(_) => Self::on_a_file(),
+            Home::Server(_) => Self::on_a_server().expect("there is a server"),
+        }
+    }
+
+    /// With a session `s`.
+    pub(crate) fn with_session(self) -> Self {
+        self.db.create_session(NewSession::new("s", "cli").model("large-1")).expect("creates");
+        self
+    }
+
+    /// A handle that only looks.
+    pub(crate) fn looking(&self) -> SessionDb {
+        match &self.home {
+            Home::File(folder) => SessionDb::open_read_only(folder.path().join("state.db")),
+            Home::Server(space) => SessionDb::open_read_only(space.url()),
+        }
+        .expect("opens")
+    }
+
+    /// Changes the store while no handle is open, as another program would, and opens it again.
+    pub(crate) fn behind_its_back(&mut self, sql: &str) {
+        self.db.close().expect("closes");
+        match &self.home {
+            Home::File(folder) => {
+                let connection = rusqlite::Connection::open(folder.path().join("state.db")).expect("opens");
+                connection.execute_batch(sql).expect("changes");
+            }
+            Home::Server(space) => drop(space.psql(sql)),
+        }
+        self.db = self.home.open();
+    }
+
+    /// What a query gives another program that looks at the store: one value as text.
+    pub(crate) fn seen_from_outside(&self, sql: &str) -> String {
+        match &self.home {
+            Home::File(folder) => {
+                let connection = rusqlite::Connection::open(folder.path().join("state.db")).expect("opens");
+                connection.query_row(sql, [], |row| row.get(0)).expect("reads")
+            }
+            Home::Server(space) => space.psql(sql).trim_end().to_owned(),
+        }
+    }
+}
+
+impl Deref for World {
+    type Target = SessionDb;
+    fn deref(&self) -> &SessionDb {
+        &self.db
+    }
+}
