@@ -4,3 +4,4 @@ pub(crate) mod cjk;
 pub(crate) mod hit;
 pub(crate) mod rows;
 pub(crate) mod text;
+pub(crate) mod tokens;
