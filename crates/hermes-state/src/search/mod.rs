@@ -1,6 +1,7 @@
 //! Searching, as far as it is the same on every engine: what people type, what it means, and how text is cut into words.
 
 pub(crate) mod cjk;
+pub(crate) mod expression;
 pub(crate) mod hit;
 pub(crate) mod rows;
 pub(crate) mod text;
