@@ -4,5 +4,6 @@ pub(crate) mod cjk;
 pub(crate) mod expression;
 pub(crate) mod hit;
 pub(crate) mod rows;
+pub(crate) mod snippet;
 pub(crate) mod text;
 pub(crate) mod tokens;
