@@ -3,6 +3,7 @@
 use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 
 use super::text::{is_operator, words};
+use super::tokens::Token;
 
 /// What makes a query a matter of these scripts; their punctuation counts.
 fn is_cjk(character: char) -> bool {
@@ -54,11 +55,57 @@ impl Routes {
 }
 
 /// What the tokenizer `cjk_unicode61` cuts apart from its neighbours.
-fn is_cut(character: char) -> bool {
+pub(crate) fn is_cut(character: char) -> bool {
     matches!(character,
         '\u{ac00}'..='\u{d7a3}' | '\u{1100}'..='\u{11ff}' | '\u{3130}'..='\u{318f}' | '\u{a960}'..='\u{a97f}'
         | '\u{d7b0}'..='\u{d7ff}' | '\u{4e00}'..='\u{9fff}' | '\u{3400}'..='\u{4dbf}' | '\u{f900}'..='\u{faff}'
         | '\u{20000}'..='\u{2fa1f}' | '\u{3040}'..='\u{309f}' | '\u{30a0}'..='\u{30ff}' | '\u{31f0}'..='\u{31ff}')
+}
+
+/// Cuts a word of `text` as the tokenizer `cjk_unicode61` does: neighbours of these scripts in pairs that overlap, a
+/// lone character and stretches of other scripts as they are.
+pub(crate) fn cut_cjk(word: Token<'_>, text: &str, sink: &mut dyn FnMut(Token<'_>)) {
+    if word.text.is_ascii() || !word.text.chars().any(is_cut) {
+        return sink(word);
+    }
+    // Folding keeps the number of characters but not their lengths, so where a part stands is told by counting.
+    let stretch = text.get(word.start..word.end).unwrap_or_default();
+    let folded = word.text.char_indices().map(|(at, _)| at).skip(1).chain([word.text.len()]);
+    let kept = stretch.char_indices().filter(|(_, character)| !is_dropped(*character)).map(|(at, _)| at);
+    let ends = folded.zip(kept.skip(1).chain(std::iter::repeat(stretch.len())));
+    let mut part = |from: (usize, usize), to: (usize, usize)| {
+        sink(Token { text: &word.text[from.0..to.0], start: word.start + from.1, end: word.start + to.1 });
+    };
+    let (mut at, mut other, mut last, mut paired) = ((0, 0), None, None, false);
+    for (character, end) in word.text.chars().zip(ends) {
+        if is_cut(character) {
+            if let Some(start) = other.take() {
+                part(start, at);
+            }
+            let neighbour = last.replace(at);
+            paired = neighbour.is_some();
+            if let Some(first) = neighbour {
+                part(first, end);
+            }
+        } else {
+            if let Some(lone) = last.take().filter(|_| !paired) {
+                part(lone, at);
+            }
+            other.get_or_insert(at);
+        }
+        at = end;
+    }
+    if let Some(start) = other.or(last.filter(|_| !paired)) {
+        part(start, at);
+    }
+}
+
+/// The marks that the tokenizer lets go on with a word and drops; it folds every other character to one character.
+pub(crate) fn is_dropped(character: char) -> bool {
+    matches!(character, '\u{300}'..='\u{331}') && {
+        const MARKS: u64 = 0x0003_61f8_0802_9fdf;
+        MARKS >> (u32::from(character) - 0x300) & 1 == 1
+    }
 }
 
 /// Whether a short word of another script stands in the text by itself: with blanks, punctuation or these scripts
