@@ -130,7 +130,9 @@ impl From<Error> for CommandError {
         };
         let told = Self::new(kind, error.to_string());
         match error {
-            Error::Busy { .. } | Error::LockedOnServer { .. } => told.hint("Run the command again, or let it wait longer with --patience."),
+            Error::Busy { .. } | Error::LockedOnServer { .. } => {
+                told.hint("Run the command again, or let it wait longer with --patience.")
+            }
             Error::Corrupt { path, .. } => told.hint(format!(
                 "Stop the programs that use {} and keep a copy of it, with its -wal file, before anything else.",
                 path.display()

@@ -368,12 +368,7 @@ impl<E: WriteEngine> Gate<E> {
 
 impl Pending {
     fn attempt(&self) -> Attempt {
-        Attempt {
-            write: self.id,
-            number: self.job.kept(),
-            operation: self.job.operation(),
-            deadline: self.deadline,
-        }
+        Attempt { write: self.id, number: self.job.kept(), operation: self.job.operation(), deadline: self.deadline }
     }
 }
 

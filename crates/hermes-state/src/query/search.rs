@@ -5,8 +5,9 @@ use crate::blank::trim;
 use crate::columns::MessageColumns;
 use crate::error::Result;
 use crate::search::cjk::{self, Routes};
+use crate::search::expression::Expression;
 use crate::search::hit::{SearchHit, SearchOptions, SearchResults};
-use crate::search::index::{Expression, Found, Index, Indexes, Search};
+use crate::search::index::{Found, Index, Indexes, Search};
 use crate::search::rows::{Page, Rows, Scan, is_short};
 use crate::search::text::{Condition, has_token, is_operator, literal_pieces, sanitize_fts5_query, unquoted, words};
 use crate::transaction::Transaction;
@@ -190,7 +191,7 @@ impl Searching<'_> {
         if !self.indexes.words {
             return self.instead_of_index(as_expression.unwrap_or(meaning));
         }
-        let expression = Expression::all(&pieces);
+        let expression = Expression::all_phrases(&pieces);
         let search = Search { index: Index::Words, expression: expression.clone(), holding: pieces.clone() };
         let hits = match self.ask(&search)? {
             Found::Hits(hits) => hits,

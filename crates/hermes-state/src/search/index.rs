@@ -1,5 +1,6 @@
 //! What a search asks of an engine's full-text index.
 
+use super::expression::Expression;
 use super::hit::SearchHit;
 use super::rows::{Page, Rows};
 use super::text::Condition;
@@ -60,27 +61,5 @@ pub(crate) trait TextIndex: Sync {
 
     /// A condition on messages `m` that the index answers and that all rows meet which hold the texts of `condition`:
     /// it spares a scan the rest. `None` if the index cannot tell.
-    fn narrow(&self, condition: &Condition, statement: &mut Statement) -> Option<String>;
-}
-
-/// A search in FTS5's language.
-#[derive(Debug, Clone)]
-pub(crate) struct Expression(pub(crate) String);
-
-/// The text is no expression of the query language.
-#[derive(Debug)]
-pub(crate) struct NotAnExpression;
-
-impl Expression {
-    pub(crate) fn parse(cleaned: &str) -> std::result::Result<Self, NotAnExpression> {
-        Ok(Self(cleaned.to_owned()))
-    }
-
-    pub(crate) fn all(pieces: &[String]) -> Self {
-        Self(crate::backend::sqlite::search::all_phrases(pieces))
-    }
-
-    pub(crate) fn of_words(text: &str) -> std::result::Result<Self, NotAnExpression> {
-        Ok(Self(crate::backend::sqlite::search::word_phrases(text)))
-    }
+    fn narrow(&self, condition: &Condition, statement: &mut Statement) -> Result<Option<String>>;
 }

@@ -82,6 +82,22 @@ impl Rows<'_> {
         let held = |column: &str| format!("INSTR({open}COALESCE(m.{column}, ''){close}, {needle}) > 0");
         format!("({} OR {} OR {})", held("content"), held("tool_name"), held("tool_calls"))
     }
+
+    /// The condition that the searched columns of `m` hold the texts of `condition`.
+        pub(crate) fn hold(&self, condition: &Condition, statement: &mut Statement) -> String {
+        let alternatives = condition.alternatives.iter().map(|alternative| {
+            let mut parts: Vec<String> = Vec::new();
+            for term in &alternative.required {
+                parts.push(self.holds(statement, term));
+            }
+            for group in &alternative.excluded {
+                let held = group.iter().map(|term| self.holds(statement, term)).collect::<Vec<_>>();
+                parts.push(format!("NOT {}", joined(&held, " AND ")));
+            }
+            joined(&parts, " AND ")
+        });
+        joined(&alternatives.collect::<Vec<_>>(), " OR ")
+    }
 }
 
 /// A search that reads every row.
@@ -109,7 +125,7 @@ impl Scan {
     ) -> Result<Vec<SearchHit>> {
         let mut statement = Statement::default();
         statement.push(&format!("SELECT {}, m.tool_calls", rows.columns("m.content")));
-        self.push_hits(transaction, &mut statement, rows);
+        self.push_hits(transaction, &mut statement, rows)?;
         statement.push(" ORDER BY m.timestamp DESC, m.id DESC");
         if !self.short_words {
             page.push(&mut statement);
@@ -138,22 +154,23 @@ impl Scan {
         }
         let mut statement = Statement::default();
         statement.push("SELECT COUNT(*)");
-        self.push_hits(transaction, &mut statement, rows);
+        self.push_hits(transaction, &mut statement, rows)?;
         Ok(transaction.scalar(&statement.sql, &statement.parameters)?.as_i64().unwrap_or_default())
     }
 
-    fn push_hits(&self, transaction: &dyn Transaction, statement: &mut Statement, rows: &Rows<'_>) {
+    fn push_hits(&self, transaction: &dyn Transaction, statement: &mut Statement, rows: &Rows<'_>) -> Result<()> {
         let condition = if self.short_words { &self.condition.without_exclusions() } else { &self.condition };
-        let condition = in_sql(condition, statement, rows);
+        let condition = rows.hold(condition, statement);
         statement.push(&format!(" FROM messages m JOIN sessions s ON s.id = m.session_id WHERE {condition}"));
         if let Some((after, last)) = self.ids {
             let (after, last) = (statement.bind(after), statement.bind(last));
             statement.push(&format!(" AND m.id > {after} AND m.id <= {last}"));
         }
-        if let Some(narrowed) = transaction.text_index().narrow(&self.condition, statement) {
+        if let Some(narrowed) = transaction.text_index().narrow(&self.condition, statement)? {
             statement.push(&format!(" AND {narrowed}"));
         }
         rows.push_filters(statement);
+        Ok(())
     }
 
     /// What the statement could not decide.
@@ -195,21 +212,6 @@ pub(crate) const BEFORE: usize = 40;
 /// Whether a word is too short for the index of three characters each.
 pub(crate) fn is_short(word: &str) -> bool {
     word.chars().nth(2).is_none()
-}
-
-fn in_sql(condition: &Condition, statement: &mut Statement, rows: &Rows<'_>) -> String {
-    let alternatives = condition.alternatives.iter().map(|alternative| {
-        let mut parts: Vec<String> = Vec::new();
-        for term in &alternative.required {
-            parts.push(rows.holds(statement, term));
-        }
-        for group in &alternative.excluded {
-            let held = group.iter().map(|term| rows.holds(statement, term)).collect::<Vec<_>>();
-            parts.push(format!("NOT {}", joined(&held, " AND ")));
-        }
-        joined(&parts, " AND ")
-    });
-    joined(&alternatives.collect::<Vec<_>>(), " OR ")
 }
 
 /// The parts in parentheses, halved again and again: a flat chain of a thousand would be too deep for SQLite.

@@ -5,6 +5,7 @@
 #![expect(unsafe_code, reason = "SQLite hands out its tokenizers through C only")]
 
 use std::any::Any;
+use std::cell::RefCell;
 use std::ffi::{c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
@@ -33,6 +34,25 @@ pub(crate) enum Cut {
 
 /// FTS5 looks at so many bytes of a word; words that differ only behind them are the same.
 const MAX_TOKEN: usize = 32_768;
+
+thread_local! {
+    /// This thread's tokenizer, once it needed one.
+    static OF_THREAD: RefCell<Option<Tokenizer>> = const { RefCell::new(None) };
+}
+
+/// Lends this thread's tokenizer.
+///
+/// # Errors
+/// Those of [`Tokenizer::unicode61`].
+pub(crate) fn with_tokenizer<T>(use_it: impl FnOnce(&mut Tokenizer) -> T) -> Result<T> {
+    OF_THREAD.with_borrow_mut(|tokenizer| {
+        let tokenizer = match tokenizer {
+            Some(tokenizer) => tokenizer,
+            none => none.insert(Tokenizer::unicode61()?),
+        };
+        Ok(use_it(tokenizer))
+    })
+}
 
 /// SQLite's `unicode61` with its defaults.
 ///

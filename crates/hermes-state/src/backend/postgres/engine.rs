@@ -7,11 +7,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use uuid::Uuid;
 
 use super::session::Session;
-use super::transaction::{ServerTransaction, tokenizer};
+use super::transaction::ServerTransaction;
 use super::url::Address;
 use crate::backend::{Attempt, Operation, WriteEngine};
 use crate::error::{Error, Holder, Result};
-use crate::search::tokens::Tokenizer;
 use crate::transaction::Transaction;
 
 /// How long a statement waits for a lock before the transaction is given up and tried anew. In between the writes whose
@@ -31,7 +30,6 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(40);
 /// The writing connection of one store.
 pub(super) struct PostgresEngine {
     session: Session,
-    tokenizer: Tokenizer,
     open: bool,
     conflicts: u32,
     commits: u64,
@@ -39,8 +37,8 @@ pub(super) struct PostgresEngine {
 
 impl PostgresEngine {
     /// Takes over a session, connected or not.
-    pub(super) fn new(session: Session) -> Result<Self> {
-        Ok(Self { session, tokenizer: tokenizer()?, open: false, conflicts: 0, commits: 0 })
+    pub(super) fn new(session: Session) -> Self {
+        Self { session, open: false, conflicts: 0, commits: 0 }
     }
 
     pub(super) fn address(&self) -> &Arc<Address> {
@@ -76,7 +74,7 @@ impl WriteEngine for PostgresEngine {
     }
 
     fn transaction(&mut self) -> Box<dyn Transaction + '_> {
-        Box::new(ServerTransaction { session: &mut self.session, tokenizer: &self.tokenizer })
+        Box::new(ServerTransaction { session: &mut self.session })
     }
 
     /// Messages are only added and counters only grow, which any number of transactions may do side by side. Other

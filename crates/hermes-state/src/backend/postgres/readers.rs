@@ -8,11 +8,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::session::Session;
-use super::transaction::{ServerTransaction, tokenizer};
+use super::transaction::ServerTransaction;
 use super::url::Address;
 use crate::backend::sqlite::lock::while_not_forking;
 use crate::error::{Error, Result};
-use crate::search::tokens::Tokenizer;
 use crate::transaction::Transaction;
 
 /// More would be unkind to a server that serves many hosts.
@@ -27,7 +26,6 @@ const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 /// What a reading thread works with.
 pub(super) struct Reader {
     pub(super) session: Session,
-    tokenizer: Tokenizer,
 }
 
 type Job = Box<dyn FnOnce(&mut Reader) + Send>;
@@ -120,7 +118,7 @@ impl Readers {
 
     /// The life of a reading thread.
     fn serve(&self) {
-        let reader = Session::new(self.address.clone()).and_then(|session| Ok(Reader { session, tokenizer: tokenizer()? }));
+        let reader = Session::new(self.address.clone()).map(|session| Reader { session });
         let Ok(mut reader) = reader else {
             let mut queue = self.queue();
             queue.threads -= 1;
@@ -175,7 +173,7 @@ impl Reader {
                 return Err(self.session.unreachable(false));
             }
             let outcome = self.session.begin(BEGIN, deadline).and_then(|()| {
-                read(&mut ServerTransaction { session: &mut self.session, tokenizer: &self.tokenizer })
+                read(&mut ServerTransaction { session: &mut self.session })
             });
             match outcome {
                 Err(_) if self.session.is_passing() && Instant::now() < deadline => self.session.rollback(),

@@ -234,5 +234,5 @@ fn open_to_write(address: Arc<Address>, patience: Duration) -> Result<(PostgresE
         Some(found) => found?,
         None => return Err(session.unreachable(false)),
     };
-    Ok((PostgresEngine::new(session)?, found))
+    Ok((PostgresEngine::new(session), found))
 }

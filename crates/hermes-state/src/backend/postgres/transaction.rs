@@ -3,17 +3,16 @@
 use super::search::TsQuery;
 use super::search::index::pieces;
 use super::session::Session;
-use super::values::values_of;
-use crate::error::{Error, Result};
+use super::values::row_values;
+use crate::error::Result;
 use crate::search::index::TextIndex;
-use crate::search::tokens::Tokenizer;
+use crate::search::tokens::with_tokenizer;
 use crate::transaction::{Sent, Transaction};
 use crate::value::{Columns, Value};
 
 /// A session on which a transaction has been begun by whoever made this.
 pub(super) struct ServerTransaction<'a> {
     pub(super) session: &'a mut Session,
-    pub(super) tokenizer: &'a Tokenizer,
 }
 
 impl Transaction for ServerTransaction<'_> {
@@ -39,7 +38,7 @@ impl Transaction for ServerTransaction<'_> {
     fn receive(&mut self, sent: Sent) -> Result<Vec<Vec<Value>>> {
         match sent {
             Sent::Done(rows) => Ok(rows),
-            Sent::Under(number) => self.session.receive(number)?.0.iter().map(values_of).collect(),
+            Sent::Under(number) => self.session.receive(number)?.0.iter().map(|row| self.session.values(row)).collect(),
         }
     }
 
@@ -47,7 +46,7 @@ impl Transaction for ServerTransaction<'_> {
     /// takes a number from a sequence.
     fn index_message(&mut self, content: &Value, tool_name: &Value, tool_calls: &Value) -> Result<()> {
         let [content, tool_name, tool_calls] = [content, tool_name, tool_calls].map(|text| text.as_str().unwrap_or_default());
-        let pieces = pieces(self.tokenizer, content, tool_name, tool_calls)?;
+        let pieces = with_tokenizer(|tokenizer| pieces(tokenizer, content, tool_name, tool_calls))?;
         let all = Value::Integer(i64::try_from(pieces.len()).unwrap_or(i64::MAX));
         for (number, words) in (0_i64..).zip(pieces) {
             self.session.send(
@@ -62,9 +61,4 @@ impl Transaction for ServerTransaction<'_> {
     fn text_index(&self) -> &'static dyn TextIndex {
         &TsQuery
     }
-}
-
-/// The error of a tokenizer that cannot be made.
-pub(super) fn tokenizer() -> Result<Tokenizer> {
-    Tokenizer::unicode61().map_err(|error| Error::Engine { message: error.to_string(), code: 0 })
 }

@@ -49,8 +49,8 @@ impl TextIndex for Fts5 {
     }
 
     /// What a scan is for here is what no index has.
-    fn narrow(&self, _: &Condition, _: &mut Statement) -> Option<String> {
-        None
+    fn narrow(&self, _: &Condition, _: &mut Statement) -> Result<Option<String>> {
+        Ok(None)
     }
 }
 
@@ -99,7 +99,7 @@ impl Fts5 {
         if by_time.is_some() {
             let mut of_one = Statement::default();
             let text = snippet(&mut of_one, search);
-            let expression = of_one.bind(&search.expression.0);
+            let expression = of_one.bind(search.expression.to_fts5());
             of_one.push(&format!(
                 "SELECT {text} FROM {table} JOIN messages m ON m.id = {table}.rowid \
                  WHERE {table} MATCH {expression} AND {table}.rowid = "
@@ -120,7 +120,8 @@ impl Fts5 {
 /// grows with the square of the matches in a row (a third of a second at 64 KB of one word, over a minute at 1 MB).
 /// As bytes: an index that has lost track of offsets can cut a character in two.
 fn snippet(statement: &mut Statement, search: &Search) -> String {
-    let first = words(&search.expression.0)
+    let expression = search.expression.to_fts5();
+    let first = words(&expression)
         .filter(|word| !is_operator(word))
         .map(|word| word.trim_matches(|character: char| !character.is_alphanumeric()).to_ascii_lowercase())
         .find(|word| !word.is_empty());
@@ -136,7 +137,7 @@ fn snippet(statement: &mut Statement, search: &Search) -> String {
 /// The index leads and messages and sessions follow by their keys, so that hits come in the index's order.
 fn push_hits(statement: &mut Statement, search: &Search, rows: &Rows<'_>) {
     let table = table(search.index);
-    let expression = statement.bind(&search.expression.0);
+    let expression = statement.bind(search.expression.to_fts5());
     statement.push(&format!(
         " FROM {table} JOIN messages m ON m.id = {table}.rowid JOIN sessions s ON s.id = m.session_id \
              WHERE {table} MATCH {expression}"
@@ -150,22 +151,6 @@ fn push_hits(statement: &mut Statement, search: &Search, rows: &Rows<'_>) {
 
 /// From how many bytes on a message is too long for FTS5's snippet.
 const LONG: usize = 32 * 1024;
-
-/// The text as one phrase of the query language. A NUL would end the query.
-fn phrase(text: &str) -> String {
-    format!("\"{}\"", text.replace('"', "\"\"").replace('\0', " "))
-}
-
-/// Every one of the texts as a phrase.
-pub(crate) fn all_phrases(texts: &[String]) -> String {
-    texts.iter().map(|text| phrase(text)).collect::<Vec<_>>().join(" ")
-}
-
-/// The words of a text as phrases, with the operators between them as they stand.
-pub(crate) fn word_phrases(text: &str) -> String {
-    let phrase_of = |word: &str| if is_operator(word) { word.to_owned() } else { phrase(word) };
-    words(text).map(phrase_of).collect::<Vec<_>>().join(" ")
-}
 
 /// Whether a search failed because FTS5 could not make sense of the expression, or has no such index. Other errors of
 /// this kind cannot occur in the statements here.
@@ -216,11 +201,5 @@ mod tests {
         for (record, number) in [(&[][..], 0), (&[5, 9], 5), (&[0x82, 0x2c, 1], 300)] {
             assert_eq!(varint(record), number);
         }
-    }
-
-    #[test]
-    fn words_become_phrases_and_operators_stay() {
-        assert_eq!(word_phrases("缓存* or \"x OR y"), "\"缓存*\" or \"\"\"x\" OR \"y\"");
-        assert_eq!(all_phrases(&["a\"b".into(), "c\0d".into()]), "\"a\"\"b\" \"c d\"");
     }
 }
