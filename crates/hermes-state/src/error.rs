@@ -56,6 +56,40 @@ pub enum ServerTrouble {
         /// Host and port, or the socket.
         at: String,
     },
+    /// The server takes no connections for now: it is starting, stopping or crowded, or it broke off.
+    #[error("the server at {at} takes no connections now ({message}); try again when it is up and has room")]
+    Unavailable {
+        /// Host and port, or the socket.
+        at: String,
+        /// What was seen of it.
+        message: String,
+    },
+    /// The server only reads, or does what `target_session_attrs` rules out.
+    #[error("the server at {at} is not of the asked kind: {message}; name the primary server in the URL")]
+    WrongServer {
+        /// Host and port, or the socket.
+        at: String,
+        /// Which kind it is.
+        message: String,
+    },
+    /// What listens there does not speak PostgreSQL's protocol.
+    #[error(
+        "what answers at {at} does not speak as a PostgreSQL server does ({message}); check the host and port in the URL"
+    )]
+    NotAServer {
+        /// Host and port, or the socket.
+        at: String,
+        /// What was seen of it.
+        message: String,
+    },
+    /// The database cannot hold every text.
+    #[error("the database {database} is encoded in {found}, and a store needs UTF8; create one with ENCODING 'UTF8'")]
+    Encoding {
+        /// The database.
+        database: String,
+        /// Its encoding.
+        found: String,
+    },
     /// The server does not let this user in.
     #[error("the server refuses the user {user} ({message}); check user and password")]
     Login {
