@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Opening, sqlite};
-use crate::error::{Error, Holder, Result, ServerTrouble};
+use crate::error::{Holder, Result};
+#[cfg(not(feature = "postgres"))]
+use crate::error::{Error, ServerTrouble};
 use crate::gate::Interrupt;
 use crate::op::Write;
 use crate::search::index::Indexes;
@@ -95,10 +97,11 @@ impl Store {
     }
 }
 
-/// Whether a location is meant as the URL of a server. A misspelt one is not a file of that name.
-pub(crate) fn is_url(location: &Path) -> bool {
-    let text = location.as_os_str().as_encoded_bytes();
-    ["postgres:", "postgresql:"]
-        .iter()
-        .any(|scheme| text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme.as_bytes())))
+#[cfg(feature = "postgres")]
+use postgres::url::is_url;
+
+/// Without a client for servers a URL is told from a file by its scheme alone.
+#[cfg(not(feature = "postgres"))]
+fn is_url(location: &Path) -> bool {
+    location.to_str().is_some_and(|text| text.starts_with("postgres:") || text.starts_with("postgresql:"))
 }

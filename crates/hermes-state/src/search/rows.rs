@@ -84,7 +84,7 @@ impl Rows<'_> {
     }
 
     /// The condition that the searched columns of `m` hold the texts of `condition`.
-        pub(crate) fn hold(&self, condition: &Condition, statement: &mut Statement) -> String {
+    pub(crate) fn hold(&self, condition: &Condition, statement: &mut Statement) -> String {
         let alternatives = condition.alternatives.iter().map(|alternative| {
             let mut parts: Vec<String> = Vec::new();
             for term in &alternative.required {

@@ -1,12 +1,19 @@
 //! The PostgreSQL backend: one schema of a server, shared by the processes of many machines.
 
-pub(crate) mod connect;
-pub(crate) mod errors;
+mod connect;
+mod engine;
+mod errors;
 mod numbers;
-pub(crate) mod placeholders;
-pub(crate) mod schema;
+mod placeholders;
+mod readers;
+mod schema;
+mod search;
 #[cfg(test)]
 mod server;
-pub(crate) mod tls;
+mod session;
+mod status;
+pub(crate) mod store;
+mod tls;
+mod transaction;
 pub(crate) mod url;
-pub(crate) mod values;
+mod values;

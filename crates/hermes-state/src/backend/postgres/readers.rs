@@ -7,6 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::connect::Role;
 use super::session::Session;
 use super::transaction::ServerTransaction;
 use super::url::Address;
@@ -118,7 +119,7 @@ impl Readers {
 
     /// The life of a reading thread.
     fn serve(&self) {
-        let reader = Session::new(self.address.clone()).map(|session| Reader { session });
+        let reader = Session::new(self.address.clone(), Role::Reader).map(|session| Reader { session });
         let Ok(mut reader) = reader else {
             let mut queue = self.queue();
             queue.threads -= 1;
@@ -144,8 +145,7 @@ impl Readers {
                 return None;
             }
             queue.idle += 1;
-            let (woken, timed_out) =
-                self.arrived.wait_timeout(queue, IDLE).unwrap_or_else(PoisonError::into_inner);
+            let (woken, timed_out) = self.arrived.wait_timeout(queue, IDLE).unwrap_or_else(PoisonError::into_inner);
             queue = woken;
             queue.idle -= 1;
             if timed_out.timed_out() && queue.jobs.is_empty() {
@@ -163,18 +163,15 @@ impl Readers {
 }
 
 impl Reader {
-    fn read<T>(
-        &mut self,
-        deadline: Instant,
-        read: &dyn Fn(&mut dyn Transaction) -> Result<T>,
-    ) -> Result<T> {
+    fn read<T>(&mut self, deadline: Instant, read: &dyn Fn(&mut dyn Transaction) -> Result<T>) -> Result<T> {
         loop {
             if !self.session.connect(deadline)? {
                 return Err(self.session.unreachable(false));
             }
-            let outcome = self.session.begin(BEGIN, deadline).and_then(|()| {
-                read(&mut ServerTransaction { session: &mut self.session })
-            });
+            let outcome = self
+                .session
+                .begin(BEGIN, deadline)
+                .and_then(|()| read(&mut ServerTransaction { session: &mut self.session }));
             match outcome {
                 Err(_) if self.session.is_passing() && Instant::now() < deadline => self.session.rollback(),
                 outcome => return outcome,
@@ -184,5 +181,8 @@ impl Reader {
 }
 
 fn no_thread(why: &str) -> Error {
-    Error::Engine { message: format!("no thread to read from the server: {why}; this process may have too many"), code: 0 }
+    Error::Engine {
+        message: format!("no thread to read from the server: {why}; this process may have too many"),
+        code: 0,
+    }
 }

@@ -13,12 +13,12 @@ use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, RowStream, Statement};
 
-use super::connect::{self, ConnectError};
-use super::errors::{Trouble, classify};
+use super::connect::{self, ConnectError, Connected, Role};
+use super::errors::{Failure, classify};
 use super::placeholders::translate;
 use super::url::Address;
-use super::values::{Parameter, columns_of, values_of};
-use crate::error::{Error, Holder, Result};
+use super::values::{Bound, row_values};
+use crate::error::{Error, Holder, Result, ServerTrouble};
 use crate::value::{Columns, Value};
 
 /// After how long without an answer to a write somebody is asked who is in its way.
@@ -31,8 +31,8 @@ const OBSERVATION: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
-type Asked = tokio_postgres::Result<(Vec<Row>, u64)>;
-type Connecting = Pin<Box<dyn Future<Output = Result<Client, ConnectError>>>>;
+type Asked = std::result::Result<(Vec<Row>, u64), tokio_postgres::Error>;
+type Connecting = Pin<Box<dyn Future<Output = Result<Connected, ConnectError>>>>;
 
 /// A statement on its way.
 struct InFlight {
@@ -47,8 +47,8 @@ struct Link {
     client: Arc<Client>,
     statements: HashMap<String, Statement>,
     in_flight: Vec<InFlight>,
-    /// The server's process that serves us; asked for once somebody has to know it.
-    server_process: Option<i32>,
+    /// The server's process that serves us.
+    server_process: i32,
 }
 
 /// What has been seen of a server that cannot be reached.
@@ -57,13 +57,14 @@ pub(super) struct Absence {
     pub(super) since: Instant,
     pub(super) message: String,
     /// The error with which an opening reports it.
-    pub(super) trouble: Option<crate::error::ServerTrouble>,
+    pub(super) trouble: Option<ServerTrouble>,
 }
 
 /// A connection with its thread's runtime.
 pub(super) struct Session {
     runtime: Runtime,
     address: Arc<Address>,
+    role: Role,
     link: Option<Link>,
     connecting: Option<Connecting>,
     /// A second connection, on which to ask who is in the way of the first.
@@ -80,13 +81,14 @@ pub(super) struct Session {
 
 impl Session {
     /// A session without a connection yet. Everything of it happens on the thread that makes it.
-    pub(super) fn new(address: Arc<Address>) -> Result<Self> {
+    pub(super) fn new(address: Arc<Address>, role: Role) -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_io().enable_time().build().map_err(|error| {
             Error::Engine { message: format!("no runtime for the connection to the server: {error}"), code: 0 }
         })?;
         Ok(Self {
             runtime,
             address,
+            role,
             link: None,
             connecting: None,
             observer: None,
@@ -109,28 +111,29 @@ impl Session {
             self.lose("the connection was closed".to_owned());
         }
         while self.link.is_none() {
-            let address = self.address.clone();
-            let connecting = self.connecting.get_or_insert_with(|| {
-                Box::pin(async move { connect::connect(&address).await.map(|connected| connected.client) })
-            });
-            let made = self.runtime.block_on(async {
-                tokio::time::timeout_at(until.into(), connecting.as_mut()).await
-            });
+            let (address, role) = (self.address.clone(), self.role);
+            let connecting =
+                self.connecting.get_or_insert_with(|| Box::pin(async move { connect::connect(&address, role).await }));
+            let made =
+                self.runtime.block_on(async { tokio::time::timeout_at(until.into(), connecting.as_mut()).await });
             let Ok(made) = made else { return Ok(false) };
             self.connecting = None;
             match made {
-                Ok(client) => {
-                    let link =
-                        Link { client: Arc::new(client), statements: HashMap::new(), in_flight: Vec::new(), server_process: None };
-                    self.link = Some(link);
+                Ok(connected) => {
+                    self.link = Some(Link {
+                        client: Arc::new(connected.client),
+                        server_process: connected.pid,
+                        statements: HashMap::new(),
+                        in_flight: Vec::new(),
+                    });
                     self.absence = None;
                     self.pause = PAUSE;
                 }
                 Err(ConnectError::Permanent(trouble)) => {
                     return Err(Error::Server { path: self.address.to_string().into(), trouble });
                 }
-                Err(ConnectError::Transient { trouble, message, .. }) => {
-                    self.be_absent(message, trouble);
+                Err(ConnectError::Transient { trouble, message }) => {
+                    self.be_absent(message, Some(trouble));
                     let now = Instant::now();
                     if now >= until {
                         return Ok(false);
@@ -143,7 +146,7 @@ impl Session {
         Ok(true)
     }
 
-    fn be_absent(&mut self, message: String, trouble: Option<crate::error::ServerTrouble>) {
+    fn be_absent(&mut self, message: String, trouble: Option<ServerTrouble>) {
         let since = self.absence.as_ref().map_or_else(Instant::now, |absence| absence.since);
         self.absence = Some(Absence { since, message, trouble });
     }
@@ -161,9 +164,18 @@ impl Session {
     }
 
     /// Runs `ask` on the connection, outside of any transaction of ours.
-    pub(super) fn directly<T>(&mut self, ask: impl AsyncFnOnce(&Client) -> T) -> Option<T> {
-        let client = self.link.as_ref()?.client.clone();
-        Some(self.runtime.block_on(ask(&client)))
+    pub(super) fn directly<T, E: Into<Asking>>(
+        &mut self,
+        ask: impl AsyncFnOnce(&mut Client) -> std::result::Result<T, E>,
+    ) -> Result<T> {
+        let Some(client) = self.link.as_mut().and_then(|link| Arc::get_mut(&mut link.client)) else {
+            return Err(self.lost());
+        };
+        let answer = self.runtime.block_on(ask(client));
+        answer.map_err(|error| match error.into() {
+            Asking::Driver(error) => self.failed(&error),
+            Asking::Failed(failure) => self.failure(failure),
+        })
     }
 
     /// Begins a transaction with this statement, which travels with the first one after it. Answers are waited for until
@@ -225,8 +237,16 @@ impl Session {
         let statement = self.prepared(sql)?;
         let parameters: Vec<Value> = parameters.to_vec();
         self.launch(|client| async move {
-            let bound: Vec<_> = parameters.iter().map(Parameter).collect();
-            collect(client.query_raw(&statement, bound.iter().map(|parameter| parameter as &(dyn ToSql + Sync)).collect::<Vec<_>>()).await?).await
+            let bound: Vec<_> = parameters.iter().map(Bound).collect();
+            collect(
+                client
+                    .query_raw(
+                        &statement,
+                        bound.iter().map(|parameter| parameter as &(dyn ToSql + Sync)).collect::<Vec<_>>(),
+                    )
+                    .await?,
+            )
+            .await
         })
     }
 
@@ -242,6 +262,11 @@ impl Session {
         }));
         link.in_flight.push(InFlight { number, answer, done });
         Ok(number)
+    }
+
+    /// The values of rows.
+    pub(super) fn values(&mut self, rows: &[Row]) -> Result<Vec<Vec<Value>>> {
+        rows.iter().map(row_values).collect::<std::result::Result<_, _>>().map_err(|error| self.failed(&error))
     }
 
     /// The rows of a statement that was sent, and how many it changed. If one before it failed, that is the answer.
@@ -271,7 +296,8 @@ impl Session {
         loop {
             let until = if observed { self.deadline } else { self.deadline.min(started + OBSERVE_AFTER) };
             let Some(link) = &mut self.link else { return Err(self.lost()) };
-            let answered = self.runtime.block_on(tokio::time::timeout_at(until.into(), answers(&mut link.in_flight, number)));
+            let answered =
+                self.runtime.block_on(tokio::time::timeout_at(until.into(), answers(&mut link.in_flight, number)));
             match answered {
                 Ok(()) => break,
                 Err(_) if Instant::now() >= self.deadline => {
@@ -287,8 +313,7 @@ impl Session {
         }
         let Some(link) = &mut self.link else { return Err(self.lost()) };
         let upto = number.unwrap_or(u64::MAX);
-        let failed =
-            link.in_flight.iter().position(|asked| asked.number <= upto && matches!(asked.done, Some(Err(_))));
+        let failed = link.in_flight.iter().position(|asked| asked.number <= upto && matches!(asked.done, Some(Err(_))));
         match failed.and_then(|at| link.in_flight.remove(at).done) {
             Some(Err(error)) => Err(self.failed(&error)),
             _ => Ok(()),
@@ -307,14 +332,14 @@ impl Session {
         let client = link.client.clone();
         let deadline = self.deadline;
         let in_flight = &mut link.in_flight;
-        let columns = columns_of(&statement);
+        let columns = statement.columns().iter().map(|column| Box::from(column.name())).collect();
         let reading = async {
-            let bound: Vec<_> = parameters.iter().map(Parameter).collect();
+            let bound: Vec<_> = parameters.iter().map(Bound).collect();
             let bound = bound.iter().map(|parameter| parameter as &(dyn ToSql + Sync));
             let rows = client.query_raw(&statement, bound.collect::<Vec<_>>()).await?;
             let mut rows = std::pin::pin!(rows);
             while let Some(found) = rows.try_next().await? {
-                let taken = values_of(&found).and_then(&mut *row);
+                let taken = row(row_values(&found)?);
                 if taken.is_err() {
                     return Ok(taken);
                 }
@@ -364,14 +389,19 @@ impl Session {
     }
 
     fn failed(&mut self, error: &tokio_postgres::Error) -> Error {
-        match classify(&self.address, error) {
-            Trouble::Failed(error) => error,
-            Trouble::Lost(message) => {
+        let failure = classify(&self.address, error);
+        self.failure(failure)
+    }
+
+    fn failure(&mut self, failure: Failure) -> Error {
+        match failure {
+            Failure::Failed(error) => error,
+            Failure::Lost(message) => {
                 self.passing = true;
                 self.lose(message);
                 self.lost()
             }
-            Trouble::Retry | Trouble::Locked => {
+            Failure::Retry(_) | Failure::Locked => {
                 self.passing = true;
                 Error::LockedOnServer { path: self.path(), waited: Duration::ZERO, holder: self.holder.clone() }
             }
@@ -400,13 +430,13 @@ impl Session {
     /// Asks on a second connection who is in the way of the first. Nothing depends on the answer.
     fn observe(&mut self) {
         let Some(link) = &self.link else { return };
-        let Some(process) = link.server_process else { return };
+        let process = link.server_process;
         let address = self.address.clone();
         let observer = self.observer.take();
         let asked = self.runtime.block_on(tokio::time::timeout(OBSERVATION, async move {
             let observer = match observer {
                 Some(observer) => observer,
-                None => connect::connect(&address).await.ok()?.client,
+                None => connect::connect(&address, Role::Reader).await.ok()?.client,
             };
             let holder = blocking(&observer, process).await;
             Some((observer, holder))
@@ -415,6 +445,24 @@ impl Session {
             self.observer = Some(observer);
             self.holder = holder.or(self.holder.take());
         }
+    }
+}
+
+/// What can go wrong when the server is asked directly.
+pub(super) enum Asking {
+    Driver(tokio_postgres::Error),
+    Failed(Failure),
+}
+
+impl From<tokio_postgres::Error> for Asking {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Asking::Driver(error)
+    }
+}
+
+impl From<Failure> for Asking {
+    fn from(failure: Failure) -> Self {
+        Asking::Failed(failure)
     }
 }
 

@@ -6,7 +6,7 @@ use super::url::Address;
 use crate::status::{EngineStatus, Status, User};
 
 /// Asks the server. Other users' sessions are seen as far as the server shows them.
-pub(super) async fn read(client: &Client, address: &Address, read_only: bool) -> tokio_postgres::Result<Status> {
+pub(super) async fn read(client: &Client, address: &Address, read_only: bool) -> Result<Status, tokio_postgres::Error> {
     let schema = address.schema();
     let server = client
         .query_one(
@@ -43,7 +43,7 @@ pub(super) async fn read(client: &Client, address: &Address, read_only: bool) ->
 
 /// Who holds or has locked one of the schema's tables, or works in it: sessions that show our tables among their locks,
 /// and those of this program's kind on the same database.
-async fn users(client: &Client) -> tokio_postgres::Result<Vec<User>> {
+async fn users(client: &Client) -> Result<Vec<User>, tokio_postgres::Error> {
     let rows = client
         .query(
             "SELECT a.pid, a.application_name, host(a.client_addr), \

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::connect::Role;
 use super::engine::PostgresEngine;
 use super::readers::Readers;
 use super::schema::{self, Inspection};
@@ -16,7 +17,6 @@ use super::status;
 use super::url::Address;
 use crate::backend::Opening;
 use crate::backend::sqlite::lock::{PerProcess, while_not_forking};
-use crate::backend::sqlite::schema::SCHEMA_VERSION;
 use crate::error::{Error, Holder, Result, ServerTrouble};
 use crate::gate::{Gate, Interrupt};
 use crate::op::Write;
@@ -46,17 +46,24 @@ pub(crate) struct Store {
 }
 
 enum Access {
-    Write { gate: Arc<Gate<PostgresEngine>>, closed: Mutex<Receiver<()>> },
+    Write {
+        gate: Arc<Gate<PostgresEngine>>,
+        closed: Mutex<Receiver<()>>,
+    },
     Look,
     /// The schema is of a release with this newer version.
-    TooNew(i64),
+    TooNew {
+        found: i64,
+        supported: i64,
+    },
 }
 
 impl Store {
     /// Opens the store at `location`, or joins the one that this process has open there.
     pub(crate) fn open(location: &Path, opening: &Opening) -> Result<Arc<Self>> {
-        let refused = |trouble| Error::Server { path: Address::redacted(location), trouble };
-        let url = location.to_str().ok_or_else(|| refused(ServerTrouble::BadUrl("the URL is not valid UTF-8".into())))?;
+        let refused = |trouble| Error::Server { path: "postgresql:".into(), trouble };
+        let url =
+            location.to_str().ok_or_else(|| refused(ServerTrouble::BadUrl("the URL is not valid UTF-8".into())))?;
         let mut address = Address::parse(url).map_err(refused)?;
         if let Some(password) = &opening.password {
             address = address.with_password(password);
@@ -84,8 +91,8 @@ impl Store {
         if opening.read_only {
             let found = readers.run(move |reader, reply| reply(inspect(&mut reader.session, patience)))?;
             let access = match found {
-                Inspection::UpToDate => Access::Look,
-                Inspection::TooNew { found } => Access::TooNew(found),
+                Inspection::UpToDate | Inspection::Older => Access::Look,
+                Inspection::TooNew { found, supported } => Access::TooNew { found, supported },
             };
             return Ok(Self { address, path, readers, access });
         }
@@ -106,11 +113,12 @@ impl Store {
                 let _ = close.send(());
             })
         });
-        let no_thread = |why: &str| Error::Engine { message: format!("no thread to write to the server: {why}"), code: 0 };
+        let no_thread =
+            |why: &str| Error::Engine { message: format!("no thread to write to the server: {why}"), code: 0 };
         started.map_err(|error| no_thread(&error.to_string()))?;
         let access = match opened.recv().map_err(|_| no_thread("it ended while opening"))?? {
-            Inspection::UpToDate => Access::Write { gate, closed: Mutex::new(closed) },
-            Inspection::TooNew { found } => Access::TooNew(found),
+            Inspection::TooNew { found, supported } => Access::TooNew { found, supported },
+            Inspection::UpToDate | Inspection::Older => Access::Write { gate, closed: Mutex::new(closed) },
         };
         Ok(Self { address, path, readers, access })
     }
@@ -152,15 +160,12 @@ impl Store {
     pub(crate) fn status(&self) -> Result<Status> {
         let (address, read_only) = (self.address.clone(), self.gate().is_err());
         self.readers.run(move |reader, reply| {
-            let asked = reader.session.connect(Instant::now() + READING).and_then(|_| {
-                let read = reader.session.directly(async |client| status::read(client, &address, read_only).await);
-                match read {
-                    Some(Ok(status)) => Ok(status),
-                    Some(Err(error)) => Err(reader.session.failed(&error)),
-                    None => Err(reader.session.unreachable(false)),
-                }
-            });
-            reply(asked);
+            let connected = reader.session.connect(Instant::now() + READING);
+            reply(
+                connected.and_then(|_| {
+                    reader.session.directly(async |client| status::read(client, &address, read_only).await)
+                }),
+            );
         })
     }
 
@@ -178,8 +183,8 @@ impl Store {
         match &self.access {
             Access::Write { gate, .. } => Ok(gate),
             Access::Look => Err(Error::ReadOnly { path: self.path.clone() }),
-            Access::TooNew(found) => {
-                Err(Error::TooNew { path: self.path.clone(), found: *found, supported: SCHEMA_VERSION })
+            Access::TooNew { found, supported } => {
+                Err(Error::TooNew { path: self.path.clone(), found: *found, supported: *supported })
             }
         }
     }
@@ -220,19 +225,13 @@ fn reach(session: &mut Session, patience: Duration) -> Result<()> {
 fn inspect(session: &mut Session, patience: Duration) -> Result<Inspection> {
     reach(session, patience)?;
     let address = session.address().clone();
-    match session.directly(async |client| schema::inspect_only(client, &address).await) {
-        Some(inspected) => inspected,
-        None => Err(session.unreachable(false)),
-    }
+    session.directly(async |client| schema::inspect_only(client, &address).await)
 }
 
 fn open_to_write(address: Arc<Address>, patience: Duration) -> Result<(PostgresEngine, Inspection)> {
-    let mut session = Session::new(address)?;
+    let mut session = Session::new(address, Role::Writer)?;
     reach(&mut session, patience)?;
     let address = session.address().clone();
-    let found = match session.directly(async |client| schema::bring_up_to_date(client, &address).await) {
-        Some(found) => found?,
-        None => return Err(session.unreachable(false)),
-    };
+    let found = session.directly(async |client| schema::bring_up_to_date(client, &address).await)?;
     Ok((PostgresEngine::new(session), found))
 }

@@ -3,9 +3,9 @@
 use super::search::TsQuery;
 use super::search::index::pieces;
 use super::session::Session;
-use super::values::row_values;
 use crate::error::Result;
 use crate::search::index::TextIndex;
+use crate::search::snippet::Texts;
 use crate::search::tokens::with_tokenizer;
 use crate::transaction::{Sent, Transaction};
 use crate::value::{Columns, Value};
@@ -38,15 +38,18 @@ impl Transaction for ServerTransaction<'_> {
     fn receive(&mut self, sent: Sent) -> Result<Vec<Vec<Value>>> {
         match sent {
             Sent::Done(rows) => Ok(rows),
-            Sent::Under(number) => self.session.receive(number)?.0.iter().map(|row| self.session.values(row)).collect(),
+            Sent::Under(number) => {
+                let (rows, _) = self.session.receive(number)?;
+                self.session.values(&rows)
+            }
         }
     }
 
     /// The words are cut here and travel with the message. `lastval` is the id that it got: no other statement of ours
     /// takes a number from a sequence.
     fn index_message(&mut self, content: &Value, tool_name: &Value, tool_calls: &Value) -> Result<()> {
-        let [content, tool_name, tool_calls] = [content, tool_name, tool_calls].map(|text| text.as_str().unwrap_or_default());
-        let pieces = with_tokenizer(|tokenizer| pieces(tokenizer, content, tool_name, tool_calls))?;
+        let texts = Texts { content: content.as_str(), tool_name: tool_name.as_str(), tool_calls: tool_calls.as_str() };
+        let pieces = with_tokenizer(|tokenizer| pieces(tokenizer, &texts))?;
         let all = Value::Integer(i64::try_from(pieces.len()).unwrap_or(i64::MAX));
         for (number, words) in (0_i64..).zip(pieces) {
             self.session.send(

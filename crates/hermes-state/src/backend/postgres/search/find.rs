@@ -21,13 +21,7 @@ const RANKED: i64 = 500;
 pub(in crate::backend::postgres) struct TsQuery;
 
 impl TextIndex for TsQuery {
-    fn find(
-        &self,
-        transaction: &mut dyn Transaction,
-        search: &Search,
-        rows: &Rows<'_>,
-        page: Page,
-    ) -> Result<Found> {
+    fn find(&self, transaction: &mut dyn Transaction, search: &Search, rows: &Rows<'_>, page: Page) -> Result<Found> {
         let Some(matched) = Matched::of(search)? else { return Ok(Found::Unable) };
         // What a plan costs depends on how common the words are, which a plan for any words cannot know.
         transaction.execute("SET LOCAL plan_cache_mode = force_custom_plan", &[])?;
@@ -133,9 +127,8 @@ impl<'a> Matched<'a> {
         statement.push(&format!("SELECT {}, m.tool_calls FROM ", rows.columns("m.content")));
         let most = (page.limit >= 0).then(|| page.offset.saturating_add(page.limit));
         self.push_hits(&mut statement, rows, order, most)?;
-        statement.push(&format!(
-            " JOIN messages m ON m.id = h.id JOIN sessions s ON s.id = m.session_id ORDER BY {order}"
-        ));
+        statement
+            .push(&format!(" JOIN messages m ON m.id = h.id JOIN sessions s ON s.id = m.session_id ORDER BY {order}"));
         page.push(&mut statement);
         all_rows(transaction, &statement)
     }
@@ -186,9 +179,7 @@ impl<'a> Matched<'a> {
         let text = |column: usize| row.get(column).and_then(Value::as_str);
         let texts = Texts { content: text(TEXT), tool_name: text(5), tool_calls: text(9) };
         let shown = match &self.by {
-            By::Words => {
-                with_tokenizer(|tokenizer| snippet(tokenizer, Cut::Words, &self.search.expression, &texts))?
-            }
+            By::Words => with_tokenizer(|tokenizer| snippet(tokenizer, Cut::Words, &self.search.expression, &texts))?,
             By::Parts(condition) => around(condition, &texts),
         };
         Ok(SearchHit::read(row, |_| shown))
