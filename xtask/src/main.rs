@@ -7,11 +7,15 @@ use std::process::{Command, ExitCode};
 
 type Outcome = Result<(), String>;
 
+/// What `test` runs once there is a PostgreSQL server for all of it.
+const TESTS_ALONE: &str = "test-with-this-environment";
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let chores = Chores { root: root() };
     let outcome = match arguments.first().map(String::as_str) {
         Some("test") => chores.test(),
+        Some(TESTS_ALONE) => chores.tests(),
         Some("lint") => chores.lint(),
         Some("bench") => chores.bench(&arguments[1..]),
         Some("python") => chores.module("release").map(|interpreter| {
@@ -56,8 +60,20 @@ impl Chores {
         self.run(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()), arguments)
     }
 
-    /// All tests: Rust, documentation, command, Python with its stubs.
+    /// All tests, with one PostgreSQL server for all of them; without one where none is installed, which is said aloud.
     fn test(&self) -> Outcome {
+        if !cfg!(target_os = "linux") {
+            eprintln!("xtask: the tests of the PostgreSQL backend run on Linux only");
+            return self.tests();
+        }
+        let this = std::env::current_exe().map_err(|error| format!("this program is nowhere: {error}"))?;
+        let this = this.to_str().ok_or("the path of this program is no text")?;
+        let with_server = ["run", "--quiet", "-p", "hermes-state-testkit", "--bin", "with-server", "--"];
+        self.cargo(&[&with_server[..], &[this, TESTS_ALONE]].concat())
+    }
+
+    /// All tests: Rust, documentation, command, Python with its stubs.
+    fn tests(&self) -> Outcome {
         self.cargo(&["test", "--workspace", "--exclude", "hermes-state-py"])?;
         let python = self.python()?;
         let stubs = "crates/hermes-state-py/tests/stubtest-allowlist.txt";
