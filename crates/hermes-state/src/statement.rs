@@ -21,6 +21,13 @@ impl Statement {
         format!("?{}", self.parameters.len())
     }
 
+    /// Adds the part of the rows to give: at most `limit` (negative: all) behind the first `offset` (negative: none).
+    pub(crate) fn push_page(&mut self, limit: i64, offset: i64) {
+        let limit = if limit < 0 { i64::MAX } else { limit };
+        let (limit, offset) = (self.bind(limit), self.bind(offset.max(0)));
+        self.push(&format!(" LIMIT {limit} OFFSET {offset}"));
+    }
+
     /// Adds a list of parameters, each with its placeholder, separated by commas.
     pub(crate) fn bind_all(&mut self, values: impl IntoIterator<Item = impl Into<Value>>) -> String {
         values.into_iter().map(|value| self.bind(value)).collect::<Vec<_>>().join(", ")

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Opening, sqlite};
-use crate::error::{Holder, Result};
 #[cfg(not(feature = "postgres"))]
 use crate::error::{Error, ServerTrouble};
+use crate::error::{Holder, Result};
 use crate::gate::Interrupt;
 use crate::op::Write;
 use crate::search::index::Indexes;

@@ -31,8 +31,7 @@ pub(crate) fn list(
     }
     statement.push(" ORDER BY id");
     if query.limit.is_some() || query.offset > 0 {
-        let (limit, offset) = (statement.bind(query.limit.unwrap_or(-1)), statement.bind(query.offset.max(0)));
-        statement.push(&format!(" LIMIT {limit} OFFSET {offset}"));
+        statement.push_page(query.limit.unwrap_or(-1), query.offset);
     }
     Ok(transaction.records(&statement.sql, &statement.parameters)?.into_iter().map(Message::new).collect())
 }

@@ -145,11 +145,17 @@ fn in_folder(statement: &mut Statement, prefix: &str) -> String {
         } else {
             format!("{}{}%", like_literal(folder), like_literal(separator))
         };
-        format!("s.cwd LIKE {} ESCAPE '\\'", statement.bind(pattern))
+        like(statement, "s.cwd", &pattern)
     };
     let unix = below(statement, "/");
     let windows = below(statement, "\\");
     format!("(s.cwd = {exact} OR {unix} OR {windows})")
+}
+
+/// The condition that a column matches a LIKE pattern, case ignored for ASCII: what an engine's own LIKE makes of case
+/// differs.
+fn like(statement: &mut Statement, column: &str, pattern: &str) -> String {
+    format!("LOWER({column}) LIKE {} ESCAPE '\\'", statement.bind(pattern.to_ascii_lowercase()))
 }
 
 /// A text as a LIKE pattern that matches just it.
@@ -222,8 +228,7 @@ pub(crate) fn list(transaction: &mut dyn Transaction, query: &SessionQuery) -> R
         statement
             .push(&format!("SELECT {columns} FROM sessions s WHERE {admitted} ORDER BY s.started_at DESC, s.id DESC"));
     }
-    let (limit, offset) = (statement.bind(query.limit), statement.bind(query.offset.max(0)));
-    statement.push(&format!(" LIMIT {limit} OFFSET {offset}"));
+    statement.push_page(query.limit, query.offset);
     let mut sessions = Vec::new();
     for record in transaction.records(&statement.sql, &statement.parameters)? {
         let mut record = finish(&record);
@@ -266,7 +271,7 @@ fn needle(text: Option<&String>) -> Option<String> {
 }
 
 fn contains(statement: &mut Statement, column: &str, needle: &str) -> String {
-    format!("{column} LIKE {} ESCAPE '\\'", statement.bind(format!("%{}%", like_literal(needle))))
+    like(statement, column, &format!("%{}%", like_literal(needle)))
 }
 
 fn id_condition(statement: &mut Statement, query: &SessionQuery) -> Option<String> {

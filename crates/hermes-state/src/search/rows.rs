@@ -19,8 +19,7 @@ pub(crate) struct Page {
 
 impl Page {
     pub(crate) fn push(self, statement: &mut Statement) {
-        let (limit, offset) = (statement.bind(self.limit), statement.bind(self.offset));
-        statement.push(&format!(" LIMIT {limit} OFFSET {offset}"));
+        statement.push_page(self.limit, self.offset);
     }
 }
 

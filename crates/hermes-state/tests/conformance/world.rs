@@ -11,6 +11,7 @@ macro_rules! on_each_engine {
         mod on_a_file {
             $(#[test] fn $name() { super::$name($crate::world::World::on_a_file()); })*
         }
+        #[cfg(feature = "postgres")]
         mod on_a_server {
             $(#[test] fn $name() {
                 if let Some(world) = $crate::world::World::on_a_server() {

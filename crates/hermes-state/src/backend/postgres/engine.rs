@@ -95,7 +95,7 @@ impl WriteEngine for PostgresEngine {
         let numbers: Vec<i64> = writes.iter().map(|write| i64::try_from(write.number).unwrap_or(i64::MAX)).collect();
         // Where an earlier attempt is still being committed this waits for its end.
         let noted = self.session.send_native(
-            "INSERT INTO applied_writes (id, attempt) SELECT * FROM unnest(?1, ?2) ON CONFLICT (id) DO NOTHING RETURNING id",
+            "INSERT INTO applied_writes (id, attempt) SELECT * FROM unnest(CAST(?1 AS uuid[]), CAST(?2 AS bigint[])) ON CONFLICT (id) DO NOTHING RETURNING id",
             vec![Box::new(ids.clone()), Box::new(numbers)],
         )?;
         if writes.iter().all(|write| write.number == 0) {

@@ -296,8 +296,9 @@ impl Session {
         loop {
             let until = if observed { self.deadline } else { self.deadline.min(started + OBSERVE_AFTER) };
             let Some(link) = &mut self.link else { return Err(self.lost()) };
-            let answered =
-                self.runtime.block_on(tokio::time::timeout_at(until.into(), answers(&mut link.in_flight, number)));
+            let answered = self
+                .runtime
+                .block_on(async { tokio::time::timeout_at(until.into(), answers(&mut link.in_flight, number)).await });
             match answered {
                 Ok(()) => break,
                 Err(_) if Instant::now() >= self.deadline => {
@@ -346,10 +347,13 @@ impl Session {
             }
             Ok(Ok(()))
         };
-        let read = self.runtime.block_on(tokio::time::timeout_at(deadline.into(), async {
-            answers(in_flight, None).await;
-            reading.await
-        }));
+        let read = self.runtime.block_on(async {
+            let answered = async {
+                answers(in_flight, None).await;
+                reading.await
+            };
+            tokio::time::timeout_at(deadline.into(), answered).await
+        });
         // What was sent before may have failed, and is then why this did.
         self.wait(None)?;
         match read {
@@ -373,7 +377,8 @@ impl Session {
         self.wait(None)?;
         let Some(link) = &mut self.link else { return Err(self.lost()) };
         let (client, text) = (link.client.clone(), translate(sql).into_owned());
-        let prepared = self.runtime.block_on(tokio::time::timeout_at(self.deadline.into(), client.prepare(&text)));
+        let prepared =
+            self.runtime.block_on(async { tokio::time::timeout_at(self.deadline.into(), client.prepare(&text)).await });
         match prepared {
             Ok(Ok(statement)) => {
                 link.statements.insert(sql.to_owned(), statement.clone());
@@ -433,14 +438,17 @@ impl Session {
         let process = link.server_process;
         let address = self.address.clone();
         let observer = self.observer.take();
-        let asked = self.runtime.block_on(tokio::time::timeout(OBSERVATION, async move {
-            let observer = match observer {
-                Some(observer) => observer,
-                None => connect::connect(&address, Role::Reader).await.ok()?.client,
-            };
-            let holder = blocking(&observer, process).await;
-            Some((observer, holder))
-        }));
+        let asked = self.runtime.block_on(async {
+            tokio::time::timeout(OBSERVATION, async move {
+                let observer = match observer {
+                    Some(observer) => observer,
+                    None => connect::connect(&address, Role::Reader).await.ok()?.client,
+                };
+                let holder = blocking(&observer, process).await;
+                Some((observer, holder))
+            })
+            .await
+        });
         if let Ok(Some((observer, holder))) = asked {
             self.observer = Some(observer);
             self.holder = holder.or(self.holder.take());
