@@ -110,7 +110,10 @@ impl Server {
         let address = self.address();
         block_on(async {
             let connected = writer(&address).await;
-            connected.client.batch_execute(sql).await.unwrap();
+            // One by one: together they would be a transaction, in which no database can be made.
+            for statement in sql.split("; ") {
+                connected.client.batch_execute(statement).await.unwrap();
+            }
         });
     }
 }
