@@ -69,7 +69,7 @@ impl Server {
             .status()
             .unwrap();
         assert!(made.success());
-        // `postgres` is let in, everybody else asked for a password; nobody may come to `closed` over TCP.
+        // `postgres` is let in, everybody else asked for a password.
         let rules = "local all all trust\nhost all postgres all trust\nhost all all all scram-sha-256\n";
         #[expect(clippy::disallowed_methods, reason = "a file of the test's server")]
         std::fs::write(data.join("pg_hba.conf"), rules).unwrap();
