@@ -20,9 +20,8 @@ pub struct Holder {
 impl std::fmt::Display for Holder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "pid {}", self.pid)?;
-        match &self.program {
-            Some(program) => write!(f, " ({program})")?,
-            None => {}
+        if let Some(program) = &self.program {
+            write!(f, " ({program})")?;
         }
         match self.since {
             Some(since) => write!(f, ", for {:.1} s", since.as_secs_f64()),

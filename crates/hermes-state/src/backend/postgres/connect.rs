@@ -99,7 +99,7 @@ pub(crate) async fn connect(address: &Address, role: Role) -> Result<Connected, 
         match timeout(share, attempt.run(Instant::now() + share)).await {
             Ok(Ok(connected)) => return Ok(connected),
             Ok(Err(error)) => worst = Some(more_hopeful(worst, error)),
-            Err(_) => worst = Some(more_hopeful(worst, transient(ServerTrouble::NoAnswer { at: attempt.at }))),
+            Err(_) => worst = Some(more_hopeful(worst, attempt.no_answer())),
         }
     }
     Err(worst.unwrap_or_else(|| ConnectError::Permanent(ServerTrouble::BadUrl("the URL names no host".to_owned()))))
@@ -152,7 +152,7 @@ impl Attempt<'_> {
             match timeout(share, self.reach(*address, share)).await {
                 Ok(Ok(connected)) => return Ok(connected),
                 Ok(Err(error)) => worst = Some(more_hopeful(worst, error)),
-                Err(_) => worst = Some(more_hopeful(worst, transient(self.no_answer()))),
+                Err(_) => worst = Some(more_hopeful(worst, self.no_answer())),
             }
         }
         Err(worst.unwrap_or_else(|| transient(ServerTrouble::UnknownHost { host: name.clone() })))
@@ -277,8 +277,12 @@ impl Attempt<'_> {
         )
     }
 
-    fn no_answer(&self) -> ServerTrouble {
-        ServerTrouble::NoAnswer { at: self.at.clone() }
+    fn no_answer(&self) -> ConnectError {
+        let message = match self.connector.phase() {
+            Phase::Calling => format!("{} does not answer", self.at),
+            _ => format!("{} took the connection and then did not answer as a server should", self.at),
+        };
+        ConnectError::Transient { trouble: ServerTrouble::NoAnswer { at: self.at.clone() }, message }
     }
 
     fn unavailable(&self, message: String) -> ConnectError {
@@ -320,7 +324,7 @@ impl Attempt<'_> {
             PermissionDenied => {
                 transient(ServerTrouble::WrongServer { at: self.at.clone(), message: error.to_string() })
             }
-            TimedOut | HostUnreachable | NetworkUnreachable | NetworkDown => transient(self.no_answer()),
+            TimedOut | HostUnreachable | NetworkUnreachable | NetworkDown => self.no_answer(),
             InvalidData | InvalidInput if phase == Phase::Handshake => {
                 ConnectError::Permanent(ServerTrouble::Tls(error.to_string()))
             }

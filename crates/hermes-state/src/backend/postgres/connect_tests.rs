@@ -70,13 +70,13 @@ fn a_server_that_never_answers_takes_no_longer_than_asked_in_every_phase() {
 
 #[test]
 fn what_is_no_server_is_told() {
-    let web = listener(|stream| {
+    let odd = listener(|stream| {
         read_some(stream);
-        stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
+        stream.write_all(b"NR\0\0\0\0 of length nothing").unwrap();
     });
-    let error = fails(&format!("postgresql://u:sesame@127.0.0.1:{web}/d"));
+    let error = fails(&format!("postgresql://u:sesame@127.0.0.1:{odd}/d"));
     assert!(matches!(error, ConnectError::Permanent(ServerTrouble::NotAServer { .. })), "{error:?}");
-    let error = fails(&format!("postgresql://u:sesame@127.0.0.1:{web}/d?sslmode=require"));
+    let error = fails(&format!("postgresql://u:sesame@127.0.0.1:{odd}/d?sslmode=require"));
     assert!(matches!(error, ConnectError::Permanent(ServerTrouble::NoTls)), "{error:?}");
     let closes = listener(|stream| {
         read_some(stream);
@@ -167,5 +167,5 @@ fn a_session_is_set_up_and_options_of_the_url_stay() {
         "postgres@/postgres?host={socket}&port={}&options={options}&application_name=mine&sslmode=require",
         server.port
     ));
-    assert_eq!(show(&given, Role::Writer), "hermes_state, pg_temp | 7s | 1min | off | on | mine");
+    assert_eq!(show(&given, Role::Writer), "\"hermes_state\", pg_temp | 7s | 1min | off | on | mine");
 }

@@ -69,7 +69,7 @@ impl Server {
             .status()
             .unwrap();
         assert!(made.success());
-        // `postgres` is let in, everybody else asked for a password; nobody may come to `closed` over TCP.
+        // `postgres` is let in, everybody else asked for a password.
         let rules = "local all all trust\nhost all postgres all trust\nhost all all all scram-sha-256\n";
         #[expect(clippy::disallowed_methods, reason = "a file of the test's server")]
         std::fs::write(data.join("pg_hba.conf"), rules).unwrap();
@@ -110,7 +110,10 @@ impl Server {
         let address = self.address();
         block_on(async {
             let connected = writer(&address).await;
-            connected.client.batch_execute(sql).await.unwrap();
+            // One by one: together they would be a transaction, in which no database can be made.
+            for statement in sql.split("; ") {
+                connected.client.batch_execute(statement).await.unwrap();
+            }
         });
     }
 }

@@ -103,7 +103,7 @@ fn no_password_shows_in_whatever_form_it_came() {
         let address = address(url);
         assert_eq!(address.config().get_password(), Some(&b"sesame"[..]), "{url}");
         for text in [address.to_string(), format!("{address:?}"), format!("{:?}", address.config())] {
-            assert!(!text.contains("ses") && !text.contains("password=s"), "{text}");
+            assert!(!text.contains("sesame") && !text.contains("%61"), "{text}");
         }
         assert_eq!(Address::parse(&address.to_string()).unwrap().with_password("sesame").key(), address.key());
     }

@@ -195,6 +195,8 @@ CREATE TABLE message_words (
     words      tsvector NOT NULL,
     PRIMARY KEY (message_id, piece)
 );
+-- Without the list of pending entries: with it inserts took 4.0 ms instead of 5.4 at the median, the longest three times
+-- as long, and searches 230 ms instead of 1.3 until a vacuum came (20 000 rows of 80 words).
 CREATE INDEX idx_message_words_words ON message_words USING gin (words) WITH (fastupdate = off);
 CREATE INDEX idx_message_words_pieces ON message_words (message_id) WHERE pieces > 1;
 
