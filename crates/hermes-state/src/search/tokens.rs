@@ -102,10 +102,10 @@ impl Tokenizer {
         self.whole_words(text, &mut |token| cut_cjk(token, text, &mut |part| sink(shortened(part))));
     }
 
-    /// Words of any length. A text beyond the reach of C's integers is read as far as they reach, which is twice as far
+    /// The words in their full length, however long. A text beyond the reach of C's integers is read as far as they reach, which is twice as far
     /// as a value of either engine.
-    fn whole_words(&mut self, text: &str, sink: &mut dyn FnMut(Token<'_>)) {
-        let text = &text[..text.floor_char_boundary(i32::MAX as usize)];
+    pub(crate) fn whole_words(&mut self, text: &str, sink: &mut dyn FnMut(Token<'_>)) {
+        let text = beginning(text, i32::MAX as usize);
         let length = c_int::try_from(text.len()).unwrap_or(c_int::MAX);
         let mut sink = Sink { sink, panic: None };
         // SAFETY: the instance is live and used by nobody else (`&mut self`, which also keeps the sink from coming back
@@ -192,8 +192,20 @@ unsafe extern "C" fn receive(
 }
 
 /// FTS5 cuts a word in the middle of a character, if need be; here the character goes too.
-fn shortened(token: Token<'_>) -> Token<'_> {
-    Token { text: &token.text[..token.text.floor_char_boundary(MAX_TOKEN)], ..token }
+pub(crate) fn shortened(token: Token<'_>) -> Token<'_> {
+    Token { text: beginning(token.text, MAX_TOKEN), ..token }
+}
+
+/// As many whole characters of a text as have at most so many bytes.
+pub(crate) fn beginning(text: &str, bytes: usize) -> &str {
+    if text.len() <= bytes {
+        return text;
+    }
+    let mut end = bytes;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
 }
 
 #[cfg(test)]
