@@ -1,7 +1,7 @@
 //! What a cleaned query means, for every engine: phrases, and the operators between them, as FTS5 reads them.
 
 use super::text::{has_token, words};
-use super::tokens::{Cut, Tokenizer};
+use super::tokens::Tokenizer;
 
 /// One term of a query: the words of a text next to each other, of which the last may be the beginning of a word.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -143,9 +143,9 @@ impl Expression {
 
     /// The expression in tokens. Phrases without any do not count beside others; a list of nothing else is never held,
     /// so that what requires it goes, and excluding it excludes nothing.
-    pub(crate) fn terms(&self, tokenizer: &mut Tokenizer, cut: Cut) -> Expression<Terms> {
+    pub(crate) fn terms(&self, tokenizer: &mut Tokenizer) -> Expression<Terms> {
         let mut list = |phrases: &Vec<Phrase>| -> Vec<Terms> {
-            phrases.iter().filter_map(|phrase| phrase.terms(tokenizer, cut)).collect()
+            phrases.iter().filter_map(|phrase| phrase.terms(tokenizer)).collect()
         };
         let mut group = |group: &Group<Phrase>| {
             let required = list(&group.required);
@@ -177,9 +177,9 @@ impl Phrase {
         format!("\"{}\"{}", self.text.replace('"', "\"\""), if self.prefix { "*" } else { "" })
     }
 
-    fn terms(&self, tokenizer: &mut Tokenizer, cut: Cut) -> Option<Terms> {
+    fn terms(&self, tokenizer: &mut Tokenizer) -> Option<Terms> {
         let mut tokens = Vec::new();
-        tokenizer.cut(cut, &self.text, &mut |token| tokens.push(token.text.to_owned()));
+        tokenizer.words(&self.text, &mut |token| tokens.push(token.text.to_owned()));
         (!tokens.is_empty()).then_some(Terms { tokens, prefix: self.prefix })
     }
 }

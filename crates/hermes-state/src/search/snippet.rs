@@ -7,7 +7,7 @@
 use super::expression::{Expression, Terms};
 use super::rows::{BEFORE, EXCERPT};
 use super::text::words;
-use super::tokens::{Cut, Tokenizer};
+use super::tokens::Tokenizer;
 
 const OPEN: &str = ">>>";
 const CLOSE: &str = "<<<";
@@ -35,18 +35,13 @@ impl<'a> Texts<'a> {
 }
 
 /// The part of a message that matches best. Of a very long one the text around the first word of the search.
-pub(crate) fn snippet(
-    tokenizer: &mut Tokenizer,
-    cut: Cut,
-    expression: &Expression,
-    texts: &Texts<'_>,
-) -> Option<String> {
+pub(crate) fn snippet(tokenizer: &mut Tokenizer, expression: &Expression, texts: &Texts<'_>) -> Option<String> {
     let length = |text: Option<&str>| text.map_or(0, str::len);
     if length(texts.content) + length(texts.tool_calls) > LONG {
         return texts.content.map(|content| excerpt(expression, content));
     }
-    let terms = expression.terms(tokenizer, cut);
-    let columns = texts.columns().map(|text| Column::read(tokenizer, cut, text.unwrap_or_default()));
+    let terms = expression.terms(tokenizer);
+    let columns = texts.columns().map(|text| Column::read(tokenizer, text.unwrap_or_default()));
     // A phrase counts where the alternative that requires it holds; what is excluded is nowhere.
     let held = terms.held(|terms| columns.iter().any(|column| column.places(terms).next().is_some()));
     let phrases: Vec<&Terms> = held.into_iter().flatten().flat_map(|group| &group.required).collect();
@@ -93,9 +88,9 @@ struct Place {
 }
 
 impl<'a> Column<'a> {
-    fn read(tokenizer: &mut Tokenizer, cut: Cut, text: &'a str) -> Self {
+    fn read(tokenizer: &mut Tokenizer, text: &'a str) -> Self {
         let (mut words, mut tokens) = (String::new(), Vec::new());
-        tokenizer.cut(cut, text, &mut |token| {
+        tokenizer.words(text, &mut |token| {
             words.push_str(token.text);
             tokens.push(Place { word_end: words.len(), start: token.start, end: token.end });
         });

@@ -12,7 +12,6 @@ use std::ptr;
 
 use rusqlite::{Connection, ffi};
 
-use super::cjk::cut_cjk;
 use crate::error::{Error, Result};
 
 /// A word of a text: folded, and where it stands there.
@@ -21,15 +20,6 @@ pub(crate) struct Token<'a> {
     pub(crate) text: &'a str,
     pub(crate) start: usize,
     pub(crate) end: usize,
-}
-
-/// Which of the two ways of cutting text a search goes by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cut {
-    /// As SQLite's `unicode61` does.
-    Words,
-    /// As `cjk_unicode61` does: words, and pairs of Chinese, Japanese and Korean characters.
-    Pairs,
 }
 
 /// FTS5 looks at so many bytes of a word; words that differ only behind them are the same.
@@ -104,22 +94,9 @@ impl Tokenizer {
         Ok(Self { tokenize, delete, instance, _connection: connection })
     }
 
-    /// The tokens of a text, cut in one of the two ways.
-    pub(crate) fn cut(&mut self, cut: Cut, text: &str, sink: &mut dyn FnMut(Token<'_>)) {
-        match cut {
-            Cut::Words => self.words(text, sink),
-            Cut::Pairs => self.pairs(text, sink),
-        }
-    }
-
     /// The words of a text, as FTS5's index has them.
     pub(crate) fn words(&mut self, text: &str, sink: &mut dyn FnMut(Token<'_>)) {
         self.whole_words(text, &mut |token| sink(shortened(token)));
-    }
-
-    /// The words of a text with Chinese, Japanese and Korean cut into pairs.
-    pub(crate) fn pairs(&mut self, text: &str, sink: &mut dyn FnMut(Token<'_>)) {
-        self.whole_words(text, &mut |token| cut_cjk(token, text, &mut |part| sink(shortened(part))));
     }
 
     /// The words in their full length, however long. A text beyond the reach of C's integers is read as far as they reach, which is twice as far

@@ -1,6 +1,6 @@
 //! Messages: what is stored is what comes back, in the order of storing, and the counters agree with the rows.
 
-use hermes_state::{Content, Error, Message, MessageQuery, NewMessage, NewSession, SessionDb, Value};
+use hermes_state::{Content, Error, Message, MessageQuery, NewMessage, SessionDb, Value};
 use serde_json::json;
 
 use crate::world::{World, on_each_engine};

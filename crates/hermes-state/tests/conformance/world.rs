@@ -57,14 +57,6 @@ impl World {
         Self { db: home.open(), home }
     }
 
-    /// Another one on the same engine.
-    pub(crate) fn another(&self) -> Self {
-        match self.home {
-            Home::File(_) => Self::on_a_file(),
-            Home::Server(_) => Self::on_a_server().expect("there is a server"),
-        }
-    }
-
     /// With a session `s`.
     pub(crate) fn with_session(self) -> Self {
         self.db.create_session(NewSession::new("s", "cli").model("large-1")).expect("creates");

@@ -36,17 +36,17 @@ pub(crate) struct Connected {
     pub(crate) client: Client,
     /// The server's process that serves it.
     pub(crate) pid: i32,
-    /// Where the server was found.
-    pub(crate) at: String,
-    /// For cancelling a statement, which takes a connection of its own.
-    pub(crate) connector: Connector,
-    ending: Arc<Mutex<Option<String>>>,
+    pub(crate) ending: Ending,
 }
 
-impl Connected {
-    /// Why the connection has ended, if it has: what the server said last. Statements only learn that it is closed.
-    pub(crate) fn ending(&self) -> Option<String> {
-        self.ending.lock().unwrap_or_else(PoisonError::into_inner).clone()
+/// Why a connection has ended, once it has.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Ending(Arc<Mutex<Option<String>>>);
+
+impl Ending {
+    /// What the server said last. Statements only learn that the connection is closed.
+    pub(crate) fn told(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -59,9 +59,10 @@ pub(crate) enum ConnectError {
     Transient { trouble: ServerTrouble, message: String },
 }
 
+#[cfg(test)]
 impl ConnectError {
     /// What it is if it lasts.
-    pub(crate) fn into_trouble(self) -> ServerTrouble {
+    pub(super) fn trouble(self) -> ServerTrouble {
         match self {
             Self::Permanent(trouble) | Self::Transient { trouble, .. } => trouble,
         }
@@ -208,17 +209,17 @@ impl Attempt<'_> {
         self.connector.begin();
         let (client, connection) =
             config.connect(self.connector.clone()).await.map_err(|error| self.classify(encryption, &error))?;
-        let ending: Arc<Mutex<Option<String>>> = Arc::default();
+        let ending = Ending::default();
         let last_words = ending.clone();
         tokio::spawn(async move {
             let reason = match connection.await {
                 Ok(()) => "the connection was closed".to_owned(),
                 Err(error) => text(&error),
             };
-            *last_words.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
+            *last_words.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
         });
         let pid = self.set_up(&client, encryption).await?;
-        Ok(Connected { client, pid, at: self.at.clone(), connector: self.connector.clone(), ending })
+        Ok(Connected { client, pid, ending })
     }
 
     /// Sets the session up and asks what the server is, in one round trip. Returns the server's process.

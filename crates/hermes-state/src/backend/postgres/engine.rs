@@ -1,14 +1,12 @@
 //! The write side of a store on a server, as the gate drives it: transactions that are sent in few round trips, and that
 //! are found again when the connection broke before their end was seen.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use uuid::Uuid;
 
 use super::session::Session;
 use super::transaction::ServerTransaction;
-use super::url::Address;
 use crate::backend::{Attempt, Operation, WriteEngine};
 use crate::error::{Error, Holder, Result};
 use crate::transaction::Transaction;
@@ -39,10 +37,6 @@ impl PostgresEngine {
     /// Takes over a session, connected or not.
     pub(super) fn new(session: Session) -> Self {
         Self { session, open: false, conflicts: 0, commits: 0 }
-    }
-
-    pub(super) fn address(&self) -> &Arc<Address> {
-        self.session.address()
     }
 
     /// Some time after a conflict, longer the more there were, and different for everybody.

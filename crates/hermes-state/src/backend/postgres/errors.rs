@@ -28,7 +28,7 @@ pub(crate) enum Failure {
     /// The connection is of no use any more, or leads to a server that cannot write: connect anew. The text says why.
     Lost(String),
     /// The server undid the transaction in favour of another; run it again.
-    Retry(String),
+    Retry,
     /// Another session held a lock for longer than `lock_timeout`.
     Locked,
     /// Trying again would not help.
@@ -101,7 +101,7 @@ fn classify_answer(address: &Address, db: &DbError) -> Failure {
     let path = || address.to_string().into();
     let constraint = |message: String, code| Failure::Failed(Error::Constraint { message, code });
     match state {
-        "40001" | "40P01" => Failure::Retry(told()),
+        "40001" | "40P01" => Failure::Retry,
         "55P03" => Failure::Locked,
         "23503" => constraint("FOREIGN KEY constraint failed".to_owned(), CONSTRAINT_FOREIGN_KEY),
         "23505" => {

@@ -13,7 +13,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, RowStream, Statement};
 
-use super::connect::{self, ConnectError, Connected, Role};
+use super::connect::{self, ConnectError, Connected, Ending, Role};
 use super::errors::{Failure, classify};
 use super::placeholders::translate;
 use super::url::Address;
@@ -45,6 +45,7 @@ struct InFlight {
 /// The connection, while there is one.
 struct Link {
     client: Arc<Client>,
+    ending: Ending,
     statements: HashMap<String, Statement>,
     in_flight: Vec<InFlight>,
     /// The server's process that serves us.
@@ -62,7 +63,6 @@ pub(super) struct Absence {
 
 /// A connection with its thread's runtime.
 pub(super) struct Session {
-    runtime: Runtime,
     address: Arc<Address>,
     role: Role,
     link: Option<Link>,
@@ -77,6 +77,27 @@ pub(super) struct Session {
     /// Why the transaction is over, if it is for a reason that passes.
     passing: bool,
     holder: Option<Holder>,
+    /// The last field: connections are dropped before what drives them.
+    runtime: Background,
+}
+
+/// A runtime that does not wait for what it has running when it is dropped: a name that is still being looked up must
+/// not hold up a store that closes.
+struct Background(Option<Runtime>);
+
+impl std::ops::Deref for Background {
+    type Target = Runtime;
+    fn deref(&self) -> &Runtime {
+        self.0.as_ref().expect("taken only when it is dropped")
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 impl Session {
@@ -86,7 +107,7 @@ impl Session {
             Error::Engine { message: format!("no runtime for the connection to the server: {error}"), code: 0 }
         })?;
         Ok(Self {
-            runtime,
+            runtime: Background(Some(runtime)),
             address,
             role,
             link: None,
@@ -108,7 +129,7 @@ impl Session {
     /// Has a connection, makes one, or is still at it when `until` comes: `false`. What does not pass is an error.
     pub(super) fn connect(&mut self, until: Instant) -> Result<bool> {
         if self.link.as_ref().is_some_and(|link| link.client.is_closed()) {
-            self.lose("the connection was closed".to_owned());
+            self.lose("the connection was closed");
         }
         while self.link.is_none() {
             let (address, role) = (self.address.clone(), self.role);
@@ -122,6 +143,7 @@ impl Session {
                 Ok(connected) => {
                     self.link = Some(Link {
                         client: Arc::new(connected.client),
+                        ending: connected.ending,
                         server_process: connected.pid,
                         statements: HashMap::new(),
                         in_flight: Vec::new(),
@@ -156,11 +178,11 @@ impl Session {
         self.absence.as_ref()
     }
 
-    /// Gives the connection up.
-    fn lose(&mut self, message: String) {
-        self.link = None;
+    /// Gives the connection up. What the server said at its end tells more than the statement that found it so.
+    fn lose(&mut self, seen: &str) {
+        let told = self.link.take().and_then(|link| link.ending.told());
         self.observer = None;
-        self.be_absent(message, None);
+        self.be_absent(told.unwrap_or_else(|| seen.to_owned()), None);
     }
 
     /// Runs `ask` on the connection, outside of any transaction of ours.
@@ -303,7 +325,7 @@ impl Session {
                 Ok(()) => break,
                 Err(_) if Instant::now() >= self.deadline => {
                     self.passing = true;
-                    self.lose("the server does not answer".to_owned());
+                    self.lose("the server does not answer");
                     return Err(self.lost());
                 }
                 Err(_) => {
@@ -361,7 +383,7 @@ impl Session {
             Ok(Err(error)) => Err(self.failed(&error)),
             Err(_) => {
                 self.passing = true;
-                self.lose("the server does not answer".to_owned());
+                self.lose("the server does not answer");
                 Err(self.lost())
             }
         }
@@ -387,7 +409,7 @@ impl Session {
             Ok(Err(error)) => Err(self.failed(&error)),
             Err(_) => {
                 self.passing = true;
-                self.lose("the server does not answer".to_owned());
+                self.lose("the server does not answer");
                 Err(self.lost())
             }
         }
@@ -403,10 +425,10 @@ impl Session {
             Failure::Failed(error) => error,
             Failure::Lost(message) => {
                 self.passing = true;
-                self.lose(message);
+                self.lose(&message);
                 self.lost()
             }
-            Failure::Retry(_) | Failure::Locked => {
+            Failure::Retry | Failure::Locked => {
                 self.passing = true;
                 Error::LockedOnServer { path: self.path(), waited: Duration::ZERO, holder: self.holder.clone() }
             }

@@ -24,7 +24,7 @@ fn certificates(data: &Path) {
 fn attempt(url: &str) -> Result<bool, ServerTrouble> {
     let address = Address::parse(url).unwrap();
     block_on(async {
-        let connected = connect(&address, Role::Writer).await.map_err(ConnectError::into_trouble)?;
+        let connected = connect(&address, Role::Writer).await.map_err(ConnectError::trouble)?;
         let sql = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
         Ok(connected.client.query_one(sql, &[]).await.unwrap().get(0))
     })

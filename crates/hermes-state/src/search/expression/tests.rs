@@ -45,7 +45,7 @@ impl Both {
     }
 
     fn matching(&mut self, expression: &Expression, documents: &[Document]) -> Vec<usize> {
-        let terms = expression.terms(&mut self.tokenizer, Cut::Words);
+        let terms = expression.terms(&mut self.tokenizer);
         let mut holds = |document: &Document| matches(&terms, &mut self.tokenizer, document);
         documents.iter().enumerate().filter(|(_, document)| holds(document)).map(|(id, _)| id).collect()
     }

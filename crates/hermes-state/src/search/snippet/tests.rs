@@ -33,13 +33,13 @@ impl Both {
         let sql = "SELECT snippet(documents, -1, '>>>', '<<<', '...', 40) FROM documents WHERE documents MATCH ?1";
         let expected: String = self.connection.query_row(sql, [query], |row| row.get(0)).ok()?;
         let expression = Expression::parse(query).unwrap();
-        Some((expected, ours(&mut self.tokenizer, Cut::Words, &expression, document)))
+        Some((expected, ours(&mut self.tokenizer, &expression, document)))
     }
 }
 
-fn ours(tokenizer: &mut Tokenizer, cut: Cut, expression: &Expression, document: &Document) -> String {
+fn ours(tokenizer: &mut Tokenizer, expression: &Expression, document: &Document) -> String {
     let [content, tool_name, tool_calls] = document.each_ref().map(|text| Some(text.as_str()));
-    snippet(tokenizer, cut, expression, &Texts { content, tool_name, tool_calls }).unwrap()
+    snippet(tokenizer, expression, &Texts { content, tool_name, tool_calls }).unwrap()
 }
 
 fn of_content(content: &str) -> Document {
@@ -71,23 +71,14 @@ fn ordinary_messages_are_shown_whole_with_marks() {
 }
 
 #[test]
-fn pairs_that_meet_share_their_marks() {
-    let mut tokenizer = Tokenizer::unicode61().unwrap();
-    let expression = Expression::of_words("杭州西湖 redis").unwrap();
-    let document = of_content("下周去杭州西湖拍照, é杭州西湖redis!");
-    let snippet = ours(&mut tokenizer, Cut::Pairs, &expression, &document);
-    assert_eq!(snippet, "下周去>>>杭州西湖<<<拍照, é>>>杭州西湖redis<<<!");
-}
-
-#[test]
 fn very_long_messages_give_the_text_around_the_first_word() {
     let mut tokenizer = Tokenizer::unicode61().unwrap();
     let expression = Expression::parse("\"Harbour, x\" OR y").unwrap();
     let document = of_content(&format!("{} the harbour {}", "é".repeat(20_000), "z".repeat(200)));
     let expected = format!("{} the harbour {}", "é".repeat(35), "z".repeat(72));
-    assert_eq!(ours(&mut tokenizer, Cut::Words, &expression, &document), expected);
+    assert_eq!(ours(&mut tokenizer, &expression, &document), expected);
     let none = Texts { tool_calls: Some(document[0].as_str()), ..Texts::default() };
-    assert_eq!(snippet(&mut tokenizer, Cut::Words, &expression, &none), None);
+    assert_eq!(snippet(&mut tokenizer, &expression, &none), None);
 }
 
 fn document() -> impl Strategy<Value = Document> {

@@ -4,13 +4,31 @@ use proptest::prelude::*;
 use rusqlite::Connection;
 
 use super::*;
-use crate::search::cjk::is_cut;
+use crate::search::cjk::{cut_cjk, is_cut};
 
 type Owned = (String, usize, usize);
 
+/// Which of the two ways of cutting text a test is about.
+#[derive(Clone, Copy)]
+enum Cut {
+    Words,
+    Pairs,
+}
+
+impl Cut {
+    fn cut(self, tokenizer: &mut Tokenizer, text: &str, sink: &mut dyn FnMut(Token<'_>)) {
+        match self {
+            Cut::Words => tokenizer.words(text, sink),
+            Cut::Pairs => {
+                tokenizer.whole_words(text, &mut |token| cut_cjk(token, text, &mut |part| sink(shortened(part))));
+            }
+        }
+    }
+}
+
 fn tokens(tokenizer: &mut Tokenizer, cut: Cut, text: &str) -> Vec<Owned> {
     let mut tokens = Vec::new();
-    tokenizer.cut(cut, text, &mut |token| tokens.push((token.text.to_owned(), token.start, token.end)));
+    cut.cut(tokenizer, text, &mut |token| tokens.push((token.text.to_owned(), token.start, token.end)));
     tokens
 }
 

@@ -11,17 +11,17 @@ use super::index::{PART, WHOLE_PHRASE, kept, lexeme, quoted};
 use crate::search::cjk::{cut_cjk, is_cut};
 use crate::search::expression::{Expression, Group, Terms};
 use crate::search::text::Condition;
-use crate::search::tokens::{Cut, Token, Tokenizer};
+use crate::search::tokens::{Token, Tokenizer};
 use crate::statement::Statement;
 
 /// The whole expression as one `tsquery`, for messages of one row.
 pub(super) fn whole(expression: &Expression, tokenizer: &mut Tokenizer, statement: &mut Statement) -> String {
-    whole_of(&expression.terms(tokenizer, Cut::Words), statement)
+    whole_of(&expression.terms(tokenizer), statement)
 }
 
 /// A query for the ids of the messages of several rows that match.
 pub(super) fn several(expression: &Expression, tokenizer: &mut Tokenizer, statement: &mut Statement) -> String {
-    several_of(&expression.terms(tokenizer, Cut::Words), WHOLE_PHRASE, statement)
+    several_of(&expression.terms(tokenizer), WHOLE_PHRASE, statement)
 }
 
 /// A query for the ids of messages among which all are that hold the condition's terms as substrings; `None` if the

@@ -8,7 +8,7 @@ use crate::search::index::{Found, Index, Search, TextIndex};
 use crate::search::rows::{BEFORE, EXCERPT, Page, Rows, TEXT, is_short};
 use crate::search::snippet::{Texts, snippet};
 use crate::search::text::{Alternative, Condition};
-use crate::search::tokens::{Cut, with_tokenizer};
+use crate::search::tokens::with_tokenizer;
 use crate::statement::Statement;
 use crate::transaction::Transaction;
 use crate::value::Value;
@@ -179,7 +179,7 @@ impl<'a> Matched<'a> {
         let text = |column: usize| row.get(column).and_then(Value::as_str);
         let texts = Texts { content: text(TEXT), tool_name: text(5), tool_calls: text(9) };
         let shown = match &self.by {
-            By::Words => with_tokenizer(|tokenizer| snippet(tokenizer, Cut::Words, &self.search.expression, &texts))?,
+            By::Words => with_tokenizer(|tokenizer| snippet(tokenizer, &self.search.expression, &texts))?,
             By::Parts(condition) => around(condition, &texts),
         };
         Ok(SearchHit::read(row, |_| shown))
