@@ -21,7 +21,9 @@ exec 3<&0 </dev/null
     if [ -n "$running" ]; then
       # The program has taken this shell's place, and its number.
       kill -QUIT $$
-      tries=50
+      # A postmaster takes 5 seconds at most. initdb finishes first: if its folder went away under the server that it
+      # runs, that would die and leave shared memory behind.
+      tries=300
       # What has ended and nobody waits for is in state Z for good, where the first process of a container is no init.
       while [ "$tries" -gt 0 ] && sed 's/.*) //' "/proc/$$/stat" | grep -q '^[^ZX]'; do
         tries=$((tries - 1))
