@@ -52,13 +52,6 @@ impl World {
     fn ids_with(&self, query: &str, options: &SearchOptions) -> Vec<i64> {
         ids(&self.db.search_messages(query, options).unwrap())
     }
-
-    /// The ids of the hits in ascending order.
-    fn set(&self, query: &str, options: &SearchOptions) -> Vec<i64> {
-        let mut ids = self.ids_with(query, options);
-        ids.sort_unstable();
-        ids
-    }
 }
 
 fn ids(hits: &[SearchHit]) -> Vec<i64> {
