@@ -56,7 +56,9 @@ pub(super) fn pieces_within(limits: Limits, tokenizer: &mut Tokenizer, texts: &T
                 parts.push(None);
             }
         });
-        words.push(None);
+        if words.last().is_some_and(Option::is_some) {
+            words.push(None);
+        }
     }
     words.append(&mut parts);
     while words.last() == Some(&None) {

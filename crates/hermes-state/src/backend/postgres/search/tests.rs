@@ -63,9 +63,11 @@ fn holds(vector: &Vector, terms: &Terms) -> bool {
     let last = terms.tokens.len() - 1;
     let at = |index: usize, token: &String| -> HashSet<usize> {
         let prefix = terms.prefix && index == last;
-        let begin = vector.iter().filter(|(name, _)| prefix && name.starts_with(token.as_str()));
-        let named = begin.map(|(_, positions)| positions).chain(vector.get(token).filter(|_| !prefix));
-        named.flatten().map(|position| position + last - index).collect()
+        let named: Vec<&Vec<usize>> = match prefix {
+            true => vector.iter().filter(|(name, _)| name.starts_with(token)).map(|(_, positions)| positions).collect(),
+            false => vector.get(token).into_iter().collect(),
+        };
+        named.into_iter().flatten().map(|position| position + last - index).collect()
     };
     let all = terms.tokens.iter().enumerate().map(|(index, token)| at(index, token));
     all.reduce(|left, right| &left & &right).is_some_and(|ends| !ends.is_empty())
@@ -97,7 +99,6 @@ fn a_message_is_words_with_positions() {
         (of_content("' \\ …"), vec![]),
     ] {
         let rows = with_tokenizer(|tokenizer| pieces(tokenizer, &texts(&document)));
-        // Of the columns that say nothing a free position stays.
         assert_eq!(rows, expected.into_iter().map(str::to_owned).collect::<Vec<_>>(), "{document:?}");
     }
 }
@@ -111,10 +112,8 @@ fn long_words_keep_their_beginning_and_differ_by_the_rest() {
     assert_eq!(lexeme(&one), lexeme(&one.clone()));
     assert_eq!(lexeme("abc"), "abc");
     // The hash is part of the format.
-    assert!(lexeme(&"a".repeat(3000)).ends_with(LONG_HASH), "{}", lexeme(&"a".repeat(3000)));
+    assert!(lexeme(&"a".repeat(3000)).ends_with("a\u{2}4f676773ffd836b981c206c2c3be7505"));
 }
-
-const LONG_HASH: &str = "\u{2}";
 
 #[test]
 fn rows_stay_within_the_limits_and_overlap() {
@@ -135,7 +134,7 @@ fn rows_stay_within_the_limits_and_overlap() {
 fn a_phrase_across_rows_is_found_to_its_limit() {
     let text: String = (0..40_000).map(|number| format!("w{number} ")).collect();
     let rows: Vec<Vector> = rows(LIMITS, &of_content(&text)).iter().map(|row| vector(row)).collect();
-    for start in (15_850..16_050).chain(31_800..32_000) {
+    for start in (15_860..16_010).chain(31_790..31_940) {
         for length in [WHOLE_PHRASE, 200] {
             let tokens: Vec<String> = (start..start + length).map(|number| format!("w{number}")).collect();
             let terms = Terms { tokens, prefix: false };
@@ -159,7 +158,7 @@ fn statements_are_as_shown() {
     };
     let read = |number| format!("CAST(CAST(?{number} AS text) AS tsquery)");
     let (sql, parameters) = statement_of("a \"b c\"* NOT d OR e AND f a a");
-    assert_eq!(parameters[0], "(('a' & ('b' <-> 'c':*) & !'d') | ('e' & ('f' & 'a' & 'a')))");
+    assert_eq!(parameters[0], "((('a' & ('b' <-> 'c':*)) & !'d') | ('e' & ('f' & 'a' & 'a')))");
     assert_eq!(parameters[1..], ["'a'", "('b' <-> 'c':*)", "'d'", "'e'", "'f'", "'a'"]);
     let several = |number| format!("(SELECT pieces > 1 AND words @@ {})", read(number));
     assert_eq!(
@@ -277,7 +276,7 @@ fn written_out(sql: &str, statement: &Statement) -> String {
     sql
 }
 
-const TABLE: &str = "DROP TABLE IF EXISTS message_words;
+const TABLE: &str = "SET client_min_messages = warning; DROP TABLE IF EXISTS message_words;
     CREATE TABLE message_words (message_id bigint, piece int, pieces int, words tsvector, PRIMARY KEY (message_id, piece));
     CREATE INDEX ON message_words USING gin (words);\n";
 
