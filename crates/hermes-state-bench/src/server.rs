@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
 use hermes_state::{NewMessage, NewSession, SearchOptions, SessionDb, SessionQuery};
-use hermes_state_testkit::Server;
+use hermes_state_testkit::{Server, ServerConfig};
 use postgres::{Client, NoTls, Statement};
 
 use crate::report::{Budget, Report, median};
@@ -24,7 +24,8 @@ const APPENDS: usize = 100;
 
 /// Measures everything about the engine on a server.
 pub(crate) fn measure(report: &mut Report, rounds: usize) {
-    let server = match Server::start() {
+    // The rest is as a server comes: durable, with its own defaults.
+    let server = match Server::start_with(&ServerConfig::new().setting("shared_buffers = 512MB")) {
         Ok(server) => server,
         Err(missing) => {
             missing.skip();
