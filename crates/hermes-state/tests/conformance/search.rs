@@ -368,7 +368,25 @@ fn a_long_message_of_one_word_is_found_with_the_text_around_it(world: World) {
     }
 }
 
+/// To FTS5 `*id` is no search but a question about itself, which it answers with the id of some row.
+fn a_star_that_cleaning_brings_to_the_front_asks_nothing(world: World) {
+    let world = world.saying(&["heron", "the text AND*reads as it stands"]);
+    for query in ["AND*id", "OR*rank", "NOT*integrity-check"] {
+        assert!(world.ids(query).is_empty(), "{query}");
+    }
+    assert_eq!(world.ids("AND*reads"), [2], "it is looked for as it stands");
+}
+
+fn a_message_that_another_program_removes_is_found_no_more(world: World) {
+    let mut world = world.saying(&["red heron", "red lamp"]);
+    world.behind_its_back("DELETE FROM messages WHERE id = 1");
+    assert_eq!(world.ids("red"), [2]);
+    assert!(world.ids("heron").is_empty() && world.ids("ero").is_empty());
+}
+
 on_each_engine! {
+    a_star_that_cleaning_brings_to_the_front_asks_nothing
+    a_message_that_another_program_removes_is_found_no_more
     no_query_fails
     a_long_message_of_one_word_is_found_with_the_text_around_it
     everyday_punctuation_is_found_as_it_stands
