@@ -1,5 +1,6 @@
 //! Backends: what a store runs on. Everything above speaks to one through the traits here.
 
+pub(crate) mod location;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
 pub(crate) mod sqlite;
