@@ -13,7 +13,13 @@ use crate::transaction::Transaction;
 
 /// How long a statement waits for a lock before the transaction is given up and tried anew. In between the writes whose
 /// patience is over are answered, and withdrawn ones taken out.
-const LOCK_TIMEOUT_MS: u32 = 2000;
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The least for a write whose patience is over or next to nothing; it is one attempt all the same.
+const SHORTEST_LOCK_TIMEOUT: Duration = Duration::from_millis(50);
+
+/// How much longer than for a lock the server is waited for.
+const ANSWER_AFTER_LOCK: Duration = Duration::from_millis(500);
 
 /// After so many commits what was noted of long finished writes is cleared away, so many rows at a time.
 const COMMITS_PER_CLEARING: u64 = 256;
@@ -79,11 +85,15 @@ impl WriteEngine for PostgresEngine {
         } else {
             "SERIALIZABLE"
         };
-        let deadline = writes.iter().map(|write| write.deadline).max().unwrap_or_else(Instant::now);
+        let now = Instant::now();
+        let deadline = writes.iter().map(|write| write.deadline).max().unwrap_or(now);
+        // The server gives up waiting for a lock before this side gives up waiting for the server: otherwise a lock
+        // could not be told from a server that is gone.
+        let lock_timeout = deadline.saturating_duration_since(now).clamp(SHORTEST_LOCK_TIMEOUT, LOCK_TIMEOUT);
         self.open = true;
         self.session.begin(
-            &format!("BEGIN ISOLATION LEVEL {isolation}; SET LOCAL lock_timeout = {LOCK_TIMEOUT_MS}"),
-            deadline.max(Instant::now() + Duration::from_millis(500)),
+            &format!("BEGIN ISOLATION LEVEL {isolation}; SET LOCAL lock_timeout = {}", lock_timeout.as_millis()),
+            deadline.max(now + lock_timeout) + ANSWER_AFTER_LOCK,
         )?;
         let ids: Vec<Uuid> = writes.iter().map(|write| write.write).collect();
         let numbers: Vec<i64> = writes.iter().map(|write| i64::try_from(write.number).unwrap_or(i64::MAX)).collect();
@@ -150,7 +160,9 @@ impl WriteEngine for PostgresEngine {
     }
 
     fn busy(&self, waited: Duration, holder: Option<Holder>, perhaps_stored: bool) -> Error {
-        if perhaps_stored || self.session.absence().is_some() {
+        // Somebody was seen in the way, on another connection, of a server that seemed not to answer.
+        let gone = self.session.absence().is_some() && holder.is_none();
+        if perhaps_stored || gone {
             self.session.unreachable(perhaps_stored)
         } else {
             Error::LockedOnServer { path: self.session.path(), waited, holder }
