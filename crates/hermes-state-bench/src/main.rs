@@ -1,12 +1,15 @@
 //! Measures the store against bare SQLite with the same pragmas and rows in the same run, and prints each budget beside
 //! its figure.
 //!
-//! `cargo run --release -p hermes-state-bench [-- --python PYTHON] [--rounds N]`; PYTHON is an interpreter in which the
+//! The engine on a server is measured against a bare client of the same server, which is started for it.
+//!
+//! `cargo run --release -p hermes-state-bench [-- --python PYTHON] [--rounds N] [--only file|server]`; PYTHON is an interpreter in which the
 //! module `hermes_state` is installed, without which the figures of the Python face are left out and said to be.
 
 mod append;
 mod python;
 mod report;
+mod server;
 mod siblings;
 mod workload;
 
@@ -15,7 +18,11 @@ use report::Report;
 fn main() -> std::process::ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if let Some(role) = arguments.first().filter(|first| first.starts_with("role:")) {
-        siblings::play(role, &arguments[1..]);
+        if role.starts_with("role:server-") {
+            server::play(role, &arguments[1..]);
+        } else {
+            siblings::play(role, &arguments[1..]);
+        }
         return std::process::ExitCode::SUCCESS;
     }
     let option = |name: &str| {
@@ -23,16 +30,26 @@ fn main() -> std::process::ExitCode {
     };
     let rounds = option("--rounds").and_then(|text| text.parse().ok()).unwrap_or(5);
     let mut report = Report::new();
-    append::one_process(&mut report, rounds);
-    append::threads(&mut report, rounds);
-    siblings::eight_processes(&mut report, rounds);
-    siblings::after_a_hold(&mut report);
-    append::opening(&mut report);
-    match option("--python") {
-        Some(interpreter) => python::measure(&mut report, &interpreter),
+    let only = option("--only");
+    if only.as_deref() != Some("server") {
+        on_a_file(&mut report, rounds, option("--python").as_deref());
+    }
+    if only.as_deref() != Some("file") {
+        server::measure(&mut report, rounds);
+    }
+    report.conclude()
+}
+
+fn on_a_file(report: &mut Report, rounds: usize, python: Option<&str>) {
+    append::one_process(report, rounds);
+    append::threads(report, rounds);
+    siblings::eight_processes(report, rounds);
+    siblings::after_a_hold(report);
+    append::opening(report);
+    match python {
+        Some(interpreter) => python::measure(report, interpreter),
         None => {
             report.left_out("Python: import, resident memory, replay", "give --python an interpreter with the module")
         }
     }
-    report.conclude()
 }

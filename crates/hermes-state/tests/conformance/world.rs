@@ -3,7 +3,9 @@
 use std::ops::Deref;
 
 use hermes_state::{NewSession, SessionDb};
-use hermes_state_testkit::{Space, shared};
+use hermes_state_testkit::Space;
+#[cfg(feature = "postgres")]
+use hermes_state_testkit::shared;
 
 /// Defines, for each of these functions, a test on a file and one on a server.
 macro_rules! on_each_engine {
@@ -30,6 +32,7 @@ pub(crate) struct World {
 
 enum Home {
     File(tempfile::TempDir),
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code, reason = "there is only the file"))]
     Server(Space),
 }
 
@@ -49,6 +52,7 @@ impl World {
     }
 
     /// `None`, after saying so, where there is no server.
+    #[cfg(feature = "postgres")]
     pub(crate) fn on_a_server() -> Option<Self> {
         Some(Self::at(Home::Server(shared()?.fresh())))
     }

@@ -21,6 +21,10 @@ use crate::error::ServerTrouble;
 /// The oldest server whose behaviour is known to serve.
 const OLDEST: u32 = 140_000;
 
+/// How long a write waits for a lock before its transaction is given up and tried anew. In between the writes whose
+/// patience is over are answered, and withdrawn ones taken out.
+pub(super) const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
@@ -263,8 +267,12 @@ impl Attempt<'_> {
                 settings.push((setting, value.to_owned()));
             }
         }
-        if self.role == Role::Reader {
-            settings.push(("default_transaction_read_only", "on".to_owned()));
+        match self.role {
+            // Compiling a plan takes longer than any of ours runs.
+            Role::Reader => {
+                settings.extend([("default_transaction_read_only", "on".to_owned()), ("jit", "off".to_owned())])
+            }
+            Role::Writer => settings.push(("lock_timeout", format!("{}ms", LOCK_TIMEOUT.as_millis()))),
         }
         let settings: Vec<String> =
             settings.iter().map(|(name, value)| format!("set_config('{name}', '{value}', false)")).collect();

@@ -3,17 +3,14 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use uuid::Uuid;
+use uuid::{NoContext, Timestamp, Uuid};
 
+use super::connect::LOCK_TIMEOUT;
 use super::session::Session;
 use super::transaction::ServerTransaction;
 use crate::backend::{Attempt, Operation, WriteEngine};
 use crate::error::{Error, Holder, Result};
 use crate::transaction::Transaction;
-
-/// How long a statement waits for a lock before the transaction is given up and tried anew. In between the writes whose
-/// patience is over are answered, and withdrawn ones taken out.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The least for a write whose patience is over or next to nothing; it is one attempt all the same.
 const SHORTEST_LOCK_TIMEOUT: Duration = Duration::from_millis(50);
@@ -25,8 +22,8 @@ const ANSWER_AFTER_LOCK: Duration = Duration::from_millis(500);
 const COMMITS_PER_CLEARING: u64 = 256;
 const CLEARED_AT_ONCE: i64 = 512;
 
-/// How long a finished write stays noted: much longer than anybody is patient.
-const NOTED: &str = "1 day";
+/// How long a finished write stays noted: much longer than anybody is patient, and than clocks differ.
+const NOTED: Duration = Duration::from_secs(24 * 3600);
 
 /// The longest pause after a conflict with another transaction; the first ones are much shorter.
 const LONGEST_PAUSE: Duration = Duration::from_millis(40);
@@ -54,9 +51,14 @@ impl PostgresEngine {
 
     /// Clears away what was noted of writes that finished long ago. It matters to nobody if it fails.
     fn clear(&mut self) {
+        let Ok(now) = SystemTime::now().duration_since(UNIX_EPOCH) else { return };
+        // Ids begin with the time at which they were made.
+        let long_ago = now.saturating_sub(NOTED);
+        let long_ago = Timestamp::from_unix(NoContext, long_ago.as_secs(), long_ago.subsec_nanos());
         let sql = format!(
-            "DELETE FROM applied_writes WHERE id IN (SELECT id FROM applied_writes \
-             WHERE applied_at < now() - CAST('{NOTED}' AS interval) LIMIT {CLEARED_AT_ONCE} FOR UPDATE SKIP LOCKED)"
+            "DELETE FROM applied_writes WHERE id IN (SELECT id FROM applied_writes WHERE id < '{}' \
+             ORDER BY id LIMIT {CLEARED_AT_ONCE} FOR UPDATE SKIP LOCKED)",
+            Uuid::new_v7(long_ago)
         );
         let deadline = Instant::now() + Duration::from_secs(5);
         let _ = self.session.begin(&sql, deadline).and_then(|()| self.session.receive_all());
@@ -92,7 +94,11 @@ impl WriteEngine for PostgresEngine {
         let lock_timeout = deadline.saturating_duration_since(now).clamp(SHORTEST_LOCK_TIMEOUT, LOCK_TIMEOUT);
         self.open = true;
         self.session.begin(
-            &format!("BEGIN ISOLATION LEVEL {isolation}; SET LOCAL lock_timeout = {}", lock_timeout.as_millis()),
+            &if lock_timeout < LOCK_TIMEOUT {
+                format!("BEGIN ISOLATION LEVEL {isolation}; SET LOCAL lock_timeout = {}", lock_timeout.as_millis())
+            } else {
+                format!("BEGIN ISOLATION LEVEL {isolation}")
+            },
             deadline.max(now + lock_timeout) + ANSWER_AFTER_LOCK,
         )?;
         let ids: Vec<Uuid> = writes.iter().map(|write| write.write).collect();

@@ -24,7 +24,7 @@ impl TextIndex for TsQuery {
     fn find(&self, transaction: &mut dyn Transaction, search: &Search, rows: &Rows<'_>, page: Page) -> Result<Found> {
         let Some(matched) = Matched::of(search)? else { return Ok(Found::Unable) };
         // What a plan costs depends on how common the words are, which a plan for any words cannot know.
-        transaction.execute("SET LOCAL plan_cache_mode = force_custom_plan", &[])?;
+        transaction.send("SET LOCAL plan_cache_mode = force_custom_plan", &[])?;
         let found = if let Some(order) = rows.order_by_time() {
             matched.page(transaction, rows, &format!("m.timestamp {order}, m.id"), page)?
         } else {
