@@ -174,7 +174,7 @@ fn kind_of(error: &Error) -> Kind {
 /// What to do about a server, beyond what the error says itself.
 fn hint_for(trouble: &ServerTrouble) -> Option<String> {
     Some(match trouble {
-        ServerTrouble::BadUrl(_) => "A file whose name begins like a URL is named with ./ before it.".to_owned(),
+        ServerTrouble::BadUrl(reason) if reason.contains("://") => "A file whose name begins like a URL is named with ./ before it.".to_owned(),
         ServerTrouble::Refused { .. } | ServerTrouble::NoAnswer { .. } | ServerTrouble::Unavailable { .. } => {
             "If the URL is right, run the command again when the server is up.".to_owned()
         }
@@ -182,11 +182,9 @@ fn hint_for(trouble: &ServerTrouble) -> Option<String> {
             "The password is taken from the URL, or else from the variable PGPASSWORD.".to_owned()
         }
         ServerTrouble::NoDatabase { database } => format!("Who may do so creates it with `createdb {database}`."),
-        ServerTrouble::NoRights { schema, .. } => {
-            format!(
-                "An owner of the database gives the rights with GRANT USAGE, CREATE ON SCHEMA {schema} TO the user."
-            )
-        }
+        ServerTrouble::NoRights { schema, .. } => format!(
+            "docs/postgres.md has the statements for users of each kind; CREATE SCHEMA {schema} AUTHORIZATION … gives one user all rights there."
+        ),
         ServerTrouble::NoTls => "Only use sslmode=prefer or disable where nobody can listen on the network.".to_owned(),
         _ => return None,
     })
