@@ -174,7 +174,9 @@ fn kind_of(error: &Error) -> Kind {
 /// What to do about a server, beyond what the error says itself.
 fn hint_for(trouble: &ServerTrouble) -> Option<String> {
     Some(match trouble {
-        ServerTrouble::BadUrl(reason) if reason.contains("://") => "A file whose name begins like a URL is named with ./ before it.".to_owned(),
+        ServerTrouble::BadUrl(reason) if reason.contains("://") => {
+            "A file whose name begins like a URL is named with ./ before it.".to_owned()
+        }
         ServerTrouble::Refused { .. } | ServerTrouble::NoAnswer { .. } | ServerTrouble::Unavailable { .. } => {
             "If the URL is right, run the command again when the server is up.".to_owned()
         }
