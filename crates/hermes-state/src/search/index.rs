@@ -59,7 +59,7 @@ pub(crate) trait TextIndex: Sync {
     /// Whether the index of pairs has all rows.
     fn pairs_are_complete(&self, transaction: &mut dyn Transaction) -> Result<bool>;
 
-    /// A condition on messages `m` that the index answers and that all rows meet which hold the texts of `condition`:
-    /// it spares a scan the rest. `None` if the index cannot tell.
-    fn narrow(&self, condition: &Condition, statement: &mut Statement) -> Result<Option<String>>;
+    /// Where a scan looks for rows that hold the texts of `condition`: everywhere, or where the index knows that all of
+    /// them are. See [`Rows::push_hits`].
+    fn narrow(&self, condition: &Condition, statement: &mut Statement) -> Result<Vec<String>>;
 }

@@ -9,6 +9,9 @@ use crate::statement::Statement;
 use crate::transaction::Transaction;
 use crate::value::Value;
 
+/// All rows, as a source of hits.
+pub(crate) const EVERYWHERE: &str = " FROM messages m JOIN sessions s ON s.id = m.session_id WHERE 1 = 1";
+
 /// A part of the hits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Page {
@@ -47,6 +50,35 @@ impl Rows<'_> {
             SearchSort::Newest => Some("DESC"),
             SearchSort::Oldest => Some("ASC"),
         }
+    }
+
+    /// Adds `FROM` and `WHERE` for the messages `m` of sessions `s` that are hits: those of any of the sources, each a
+    /// `FROM` with the beginning of its `WHERE`, that meet the conditions and the filters. No row is in two sources.
+    ///
+    /// Of several sources each is ordered and cut by itself, so that one whose rows come in order is read no further than
+    /// the page goes; `most` says how far that is in this order.
+    pub(crate) fn push_hits(
+        &self,
+        statement: &mut Statement,
+        sources: &[String],
+        conditions: &mut dyn FnMut(&mut Statement),
+        order: &str,
+        most: Option<i64>,
+    ) {
+        if let [source] = sources {
+            statement.push(source);
+            conditions(statement);
+            return self.push_filters(statement);
+        }
+        let cut = most.map_or_else(String::new, |most| format!(" ORDER BY {order} LIMIT {most}"));
+        for (index, source) in sources.iter().enumerate() {
+            statement.push(if index == 0 { " FROM (" } else { " UNION ALL " });
+            statement.push(&format!("(SELECT m.id AS id{source}"));
+            conditions(statement);
+            self.push_filters(statement);
+            statement.push(&format!("{cut})"));
+        }
+        statement.push(") h JOIN messages m ON m.id = h.id JOIN sessions s ON s.id = m.session_id");
     }
 
     /// The conditions of the filters, each with AND before it.
@@ -124,8 +156,10 @@ impl Scan {
     ) -> Result<Vec<SearchHit>> {
         let mut statement = Statement::default();
         statement.push(&format!("SELECT {}, m.tool_calls", rows.columns("m.content")));
-        self.push_hits(transaction, &mut statement, rows)?;
-        statement.push(" ORDER BY m.timestamp DESC, m.id DESC");
+        let order = "m.timestamp DESC, m.id DESC";
+        let most = (page.limit >= 0 && !self.short_words).then(|| page.offset.saturating_add(page.limit));
+        self.push_hits(transaction, &mut statement, rows, order, most)?;
+        statement.push(&format!(" ORDER BY {order}"));
         if !self.short_words {
             page.push(&mut statement);
         }
@@ -153,22 +187,29 @@ impl Scan {
         }
         let mut statement = Statement::default();
         statement.push("SELECT COUNT(*)");
-        self.push_hits(transaction, &mut statement, rows)?;
+        self.push_hits(transaction, &mut statement, rows, "", None)?;
         Ok(transaction.scalar(&statement.sql, &statement.parameters)?.as_i64().unwrap_or_default())
     }
 
-    fn push_hits(&self, transaction: &dyn Transaction, statement: &mut Statement, rows: &Rows<'_>) -> Result<()> {
+    fn push_hits(
+        &self,
+        transaction: &dyn Transaction,
+        statement: &mut Statement,
+        rows: &Rows<'_>,
+        order: &str,
+        most: Option<i64>,
+    ) -> Result<()> {
+        let sources = transaction.text_index().narrow(&self.condition, statement)?;
         let condition = if self.short_words { &self.condition.without_exclusions() } else { &self.condition };
-        let condition = rows.hold(condition, statement);
-        statement.push(&format!(" FROM messages m JOIN sessions s ON s.id = m.session_id WHERE {condition}"));
-        if let Some((after, last)) = self.ids {
-            let (after, last) = (statement.bind(after), statement.bind(last));
-            statement.push(&format!(" AND m.id > {after} AND m.id <= {last}"));
-        }
-        if let Some(narrowed) = transaction.text_index().narrow(&self.condition, statement)? {
-            statement.push(&format!(" AND {narrowed}"));
-        }
-        rows.push_filters(statement);
+        let held = rows.hold(condition, statement);
+        let ids = self.ids.map(|(after, last)| (statement.bind(after), statement.bind(last)));
+        let mut conditions = |statement: &mut Statement| {
+            statement.push(&format!(" AND {held}"));
+            if let Some((after, last)) = &ids {
+                statement.push(&format!(" AND m.id > {after} AND m.id <= {last}"));
+            }
+        };
+        rows.push_hits(statement, &sources, &mut conditions, order, most);
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! A store on one of the engines, made for one test.
 
 use std::ops::Deref;
+use std::process::Command;
 
 use hermes_state::{NewSession, SessionDb};
 use hermes_state_testkit::Space;
@@ -92,9 +93,12 @@ impl World {
     /// What a query gives another program that looks at the store: one value as text.
     pub(crate) fn seen_from_outside(&self, sql: &str) -> String {
         match &self.home {
-            Home::File(folder) => {
-                let connection = rusqlite::Connection::open(folder.path().join("state.db")).expect("opens");
-                connection.query_row(sql, [], |row| row.get(0)).expect("reads")
+            // Never with the SQLite of this process: it would take the store's descriptors for its own.
+            Home::File(_) => {
+                let script = "import sqlite3, sys\n\
+                    print(sqlite3.connect(sys.argv[1]).execute(sys.argv[2]).fetchone()[0], end='')";
+                let output = Command::new("python3").args(["-c", script]).arg(self.db.path()).arg(sql).output();
+                String::from_utf8(output.expect("python3 is installed").stdout).expect("text")
             }
             Home::Server(space) => space.psql(sql).trim_end().to_owned(),
         }

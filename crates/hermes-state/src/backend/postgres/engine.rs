@@ -25,6 +25,12 @@ const CLEARED_AT_ONCE: i64 = 512;
 /// How long a finished write stays noted: much longer than anybody is patient, and than clocks differ.
 const NOTED: Duration = Duration::from_secs(24 * 3600);
 
+/// The ids of writes are noted; those that were noted before are not given back.
+const NOTE_ONE: &str =
+    "INSERT INTO applied_writes (id, attempt) VALUES (?1, ?2) ON CONFLICT (id) DO NOTHING RETURNING id";
+const NOTE_SEVERAL: &str = "INSERT INTO applied_writes (id, attempt) \
+    SELECT * FROM unnest(CAST(?1 AS uuid[]), CAST(?2 AS bigint[])) ON CONFLICT (id) DO NOTHING RETURNING id";
+
 /// The longest pause after a conflict with another transaction; the first ones are much shorter.
 const LONGEST_PAUSE: Duration = Duration::from_millis(40);
 
@@ -102,12 +108,15 @@ impl WriteEngine for PostgresEngine {
             deadline.max(now + lock_timeout) + ANSWER_AFTER_LOCK,
         )?;
         let ids: Vec<Uuid> = writes.iter().map(|write| write.write).collect();
-        let numbers: Vec<i64> = writes.iter().map(|write| i64::try_from(write.number).unwrap_or(i64::MAX)).collect();
+        let number = |write: &Attempt| i64::try_from(write.number).unwrap_or(i64::MAX);
         // Where an earlier attempt is still being committed this waits for its end.
-        let noted = self.session.send_native(
-            "INSERT INTO applied_writes (id, attempt) SELECT * FROM unnest(CAST(?1 AS uuid[]), CAST(?2 AS bigint[])) ON CONFLICT (id) DO NOTHING RETURNING id",
-            vec![Box::new(ids.clone()), Box::new(numbers)],
-        )?;
+        let noted = match writes {
+            [write] => self.session.send_native(NOTE_ONE, vec![Box::new(write.write), Box::new(number(write))])?,
+            writes => {
+                let numbers: Vec<i64> = writes.iter().map(number).collect();
+                self.session.send_native(NOTE_SEVERAL, vec![Box::new(ids.clone()), Box::new(numbers)])?
+            }
+        };
         if writes.iter().all(|write| write.number == 0) {
             return Ok(Vec::new());
         }

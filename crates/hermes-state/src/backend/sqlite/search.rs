@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::search::hit::SearchHit;
 use crate::search::index::{Found, Index, Search, TextIndex};
-use crate::search::rows::{BEFORE, EXCERPT, ID, Page, Rows, TEXT};
+use crate::search::rows::{BEFORE, EVERYWHERE, EXCERPT, ID, Page, Rows, TEXT};
 use crate::search::text::{Condition, is_operator, words};
 use crate::statement::Statement;
 use crate::transaction::Transaction;
@@ -49,8 +49,8 @@ impl TextIndex for Fts5 {
     }
 
     /// What a scan is for here is what no index has.
-    fn narrow(&self, _: &Condition, _: &mut Statement) -> Result<Option<String>> {
-        Ok(None)
+    fn narrow(&self, _: &Condition, _: &mut Statement) -> Result<Vec<String>> {
+        Ok(vec![EVERYWHERE.to_owned()])
     }
 }
 

@@ -14,20 +14,30 @@ use crate::search::text::Condition;
 use crate::search::tokens::{Token, Tokenizer};
 use crate::statement::Statement;
 
-/// The whole expression as one `tsquery`, for messages of one row.
-pub(super) fn whole(expression: &Expression, tokenizer: &mut Tokenizer, statement: &mut Statement) -> String {
-    whole_of(&expression.terms(tokenizer), statement)
+/// A search of the index in its two parts.
+pub(super) struct Ids {
+    /// A `tsquery` for messages of one row.
+    pub(super) whole: String,
+    /// A query for the ids of messages of several rows.
+    pub(super) several: String,
 }
 
-/// A query for the ids of the messages of several rows that match.
-pub(super) fn several(expression: &Expression, tokenizer: &mut Tokenizer, statement: &mut Statement) -> String {
-    several_of(&expression.terms(tokenizer), WHOLE_PHRASE, statement)
+/// A `tsquery` by which to rank what matches.
+pub(super) fn ranking(expression: &Expression, tokenizer: &mut Tokenizer, statement: &mut Statement) -> String {
+    let terms = expression.terms(tokenizer);
+    let query = if terms.alternatives.is_empty() { String::new() } else { query(&terms) };
+    tsquery(statement, &query)
 }
 
-/// A query for the ids of messages among which all are that hold the condition's terms as substrings; `None` if the
-/// index cannot tell. What it goes by are the longest stretches of Chinese, Japanese and Korean characters, so each
-/// alternative needs one, of two at least, in a term that it requires.
-pub(crate) fn narrow(condition: &Condition, tokenizer: &mut Tokenizer, statement: &mut Statement) -> Option<String> {
+/// The messages that match.
+pub(super) fn matching(expression: &Expression, tokenizer: &mut Tokenizer, statement: &mut Statement) -> Ids {
+    ids(&expression.terms(tokenizer), WHOLE_PHRASE, statement)
+}
+
+/// Messages among which all are that hold the condition's terms as substrings; `None` if the index cannot tell. What it
+/// goes by are the longest stretches of Chinese, Japanese and Korean characters, so each alternative needs one, of two at
+/// least, in a term that it requires.
+pub(super) fn narrow(condition: &Condition, tokenizer: &mut Tokenizer, statement: &mut Statement) -> Option<Ids> {
     Some(ids(&stretches(condition, tokenizer)?, WHOLE_PHRASE, statement))
 }
 
@@ -66,23 +76,14 @@ fn longest_stretch(term: &str, tokenizer: &mut Tokenizer) -> Option<Terms> {
     (!tokens.is_empty()).then_some(Terms { tokens, prefix: false })
 }
 
-pub(super) fn ids(expression: &Expression<Terms>, whole_phrase: usize, statement: &mut Statement) -> String {
-    let whole = whole_of(expression, statement);
-    let several = several_of(expression, whole_phrase, statement);
-    format!("SELECT message_id FROM message_words WHERE pieces = 1 AND words @@ {whole} UNION ALL ({several})")
-}
-
-fn whole_of(expression: &Expression<Terms>, statement: &mut Statement) -> String {
-    // No query at all matches nothing.
-    let query = if expression.alternatives.is_empty() { String::new() } else { query(expression) };
-    tsquery(statement, &query)
-}
-
-fn several_of(expression: &Expression<Terms>, whole_phrase: usize, statement: &mut Statement) -> String {
+pub(super) fn ids(expression: &Expression<Terms>, whole_phrase: usize, statement: &mut Statement) -> Ids {
     if expression.alternatives.is_empty() {
-        return "SELECT message_id FROM message_words WHERE 1 = 0".to_owned();
+        // No query at all matches nothing.
+        let several = "SELECT message_id FROM message_words WHERE 1 = 0".to_owned();
+        return Ids { whole: tsquery(statement, ""), several };
     }
-    Sets { statement, whole_phrase }.of(expression)
+    let whole = tsquery(statement, &query(expression));
+    Ids { whole, several: Sets { statement, whole_phrase }.of(expression) }
 }
 
 /// A parameter that is text whatever the statement says of it, read as a query.

@@ -1,11 +1,11 @@
 //! Searching with `tsquery`: which rows match, in which order, and what is shown of them.
 
-use super::compile::{narrow, several, whole};
+use super::compile::{Ids, matching, narrow, ranking};
 use crate::error::Result;
 use crate::search::expression::{Expression, Phrase};
 use crate::search::hit::SearchHit;
 use crate::search::index::{Found, Index, Search, TextIndex};
-use crate::search::rows::{BEFORE, EXCERPT, Page, Rows, TEXT, is_short};
+use crate::search::rows::{BEFORE, EVERYWHERE, EXCERPT, Page, Rows, TEXT, is_short};
 use crate::search::snippet::{Texts, snippet};
 use crate::search::text::{Alternative, Condition};
 use crate::search::tokens::with_tokenizer;
@@ -15,7 +15,7 @@ use crate::value::Value;
 
 /// How many of the newest hits are put in order by how well they match; older ones follow by age. To rank them all, a
 /// server would have to read them all.
-const RANKED: i64 = 500;
+const RANKED: i64 = 200;
 
 /// The index of words in `message_words`.
 pub(in crate::backend::postgres) struct TsQuery;
@@ -37,7 +37,7 @@ impl TextIndex for TsQuery {
     fn count(&self, transaction: &mut dyn Transaction, search: &Search, rows: &Rows<'_>) -> Result<i64> {
         let Some(matched) = Matched::of(search)? else { return Ok(0) };
         let mut statement = Statement::default();
-        statement.push("SELECT COUNT(*) FROM ");
+        statement.push("SELECT COUNT(*)");
         matched.push_hits(&mut statement, rows, "", None)?;
         Ok(transaction.scalar(&statement.sql, &statement.parameters)?.as_i64().unwrap_or_default())
     }
@@ -51,10 +51,21 @@ impl TextIndex for TsQuery {
         Ok(true)
     }
 
-    fn narrow(&self, condition: &Condition, statement: &mut Statement) -> Result<Option<String>> {
-        let ids = with_tokenizer(|tokenizer| narrow(condition, tokenizer, statement))?;
-        Ok(ids.map(|ids| format!("m.id IN ({ids})")))
+    fn narrow(&self, condition: &Condition, statement: &mut Statement) -> Result<Vec<String>> {
+        let narrowed = with_tokenizer(|tokenizer| narrow(condition, tokenizer, statement))?;
+        Ok(narrowed.map_or_else(|| vec![EVERYWHERE.to_owned()], sources))
     }
+}
+
+/// Messages of one row in the index, and those of several.
+fn sources(Ids { whole, several }: Ids) -> Vec<String> {
+    vec![
+        format!(
+            " FROM message_words w JOIN messages m ON m.id = w.message_id JOIN sessions s ON s.id = m.session_id \
+             WHERE w.pieces = 1 AND w.words @@ {whole}"
+        ),
+        format!("{EVERYWHERE} AND m.id IN ({several})"),
+    ]
 }
 
 /// What rows have to be.
@@ -103,10 +114,10 @@ impl<'a> Matched<'a> {
             return self.page(transaction, rows, "m.id DESC", page);
         };
         let mut statement = Statement::default();
-        statement.push("WITH newest AS MATERIALIZED (SELECT id FROM ");
+        statement.push("WITH newest AS MATERIALIZED (SELECT m.id AS id");
         self.push_hits(&mut statement, rows, "m.id DESC", Some(RANKED))?;
-        statement.push(&format!(" ORDER BY id DESC LIMIT {RANKED})"));
-        let query = with_tokenizer(|tokenizer| whole(&self.search.expression, tokenizer, &mut statement))?;
+        statement.push(&format!(" ORDER BY m.id DESC LIMIT {RANKED})"));
+        let query = with_tokenizer(|tokenizer| ranking(&self.search.expression, tokenizer, &mut statement))?;
         statement.push(&format!(
             " SELECT {}, m.tool_calls FROM newest n JOIN messages m ON m.id = n.id JOIN sessions s ON s.id = m.session_id \
              JOIN message_words w ON w.message_id = n.id AND w.piece = 0 ORDER BY ts_rank(w.words, {query}, 1) DESC, m.id",
@@ -124,55 +135,30 @@ impl<'a> Matched<'a> {
         page: Page,
     ) -> Result<Vec<Vec<Value>>> {
         let mut statement = Statement::default();
-        statement.push(&format!("SELECT {}, m.tool_calls FROM ", rows.columns("m.content")));
+        statement.push(&format!("SELECT {}, m.tool_calls", rows.columns("m.content")));
         let most = (page.limit >= 0).then(|| page.offset.saturating_add(page.limit));
         self.push_hits(&mut statement, rows, order, most)?;
-        statement
-            .push(&format!(" JOIN messages m ON m.id = h.id JOIN sessions s ON s.id = m.session_id ORDER BY {order}"));
+        statement.push(&format!(" ORDER BY {order}"));
         page.push(&mut statement);
         all_rows(transaction, &statement)
     }
 
-    /// The ids of the hits as a table `h`; with `most`, only so many of the first in this order.
-    ///
-    /// Messages of one row in the index and those of several are two lists, each ordered and cut by itself: the first
-    /// can then be read in order until it is long enough, which for a common word is a small part of all that match.
     fn push_hits(&self, statement: &mut Statement, rows: &Rows<'_>, order: &str, most: Option<i64>) -> Result<()> {
-        let cut = most.map_or_else(String::new, |most| format!(" ORDER BY {order} LIMIT {most}"));
-        let of_messages = "SELECT m.id AS id FROM messages m JOIN sessions s ON s.id = m.session_id";
-        match &self.by {
+        let (sources, mut conditions) = match &self.by {
             By::Words => {
-                let (whole, several) = with_tokenizer(|tokenizer| {
-                    let expression = &self.search.expression;
-                    (whole(expression, tokenizer, statement), several(expression, tokenizer, statement))
-                })?;
-                statement.push(&format!(
-                    "((SELECT m.id AS id FROM message_words w JOIN messages m ON m.id = w.message_id \
-                     JOIN sessions s ON s.id = m.session_id WHERE w.pieces = 1 AND w.words @@ {whole}"
-                ));
-                self.push_filters(statement, rows);
-                let of_words = cut.replace("m.id", "w.message_id");
-                statement.push(&format!("{of_words}) UNION ALL ({of_messages} WHERE m.id IN ({several})"));
+                let ids = with_tokenizer(|tokenizer| matching(&self.search.expression, tokenizer, statement))?;
+                (sources(ids), String::new())
             }
             By::Parts(condition) => {
-                let held = rows.hold(condition, statement);
-                statement.push(&format!("(({of_messages} WHERE m.role <> 'tool' AND {held}"));
-                if let Some(narrowed) = TsQuery.narrow(condition, statement)? {
-                    statement.push(&format!(" AND {narrowed}"));
-                }
+                let sources = TsQuery.narrow(condition, statement)?;
+                (sources, format!(" AND m.role <> 'tool' AND {}", rows.hold(condition, statement)))
             }
-        }
-        self.push_filters(statement, rows);
-        statement.push(&format!("{cut})) h"));
-        Ok(())
-    }
-
-    fn push_filters(&self, statement: &mut Statement, rows: &Rows<'_>) {
+        };
         for text in &self.search.holding {
-            let held = rows.holds(statement, text);
-            statement.push(&format!(" AND {held}"));
+            conditions.push_str(&format!(" AND {}", rows.holds(statement, text)));
         }
-        rows.push_filters(statement);
+        rows.push_hits(statement, &sources, &mut |statement| statement.push(&conditions), order, most);
+        Ok(())
     }
 
     fn hit(&self, row: Vec<Value>) -> Result<SearchHit> {

@@ -155,21 +155,41 @@ impl Lexemes {
 }
 
 fn literal<'a>(lexemes: impl Iterator<Item = (&'a str, Vec<usize>)>) -> String {
-    let mut text = String::new();
+    let mut text = String::with_capacity(1024);
     for (name, places) in lexemes {
         if !text.is_empty() {
             text.push(' ');
         }
-        text.push_str(&quoted(name));
+        push_quoted(&mut text, name);
         for (index, place) in places.iter().enumerate() {
             text.push(if index == 0 { ':' } else { ',' });
-            text.push_str(&place.to_string());
+            push_number(&mut text, *place);
         }
     }
     text
 }
 
+fn push_number(text: &mut String, number: usize) {
+    if number >= 10 {
+        push_number(text, number / 10);
+    }
+    text.push(char::from(b'0' + (number % 10) as u8));
+}
+
+fn push_quoted(text: &mut String, lexeme: &str) {
+    text.push('\'');
+    for character in lexeme.chars() {
+        if matches!(character, '\'' | '\\') {
+            text.push(character);
+        }
+        text.push(character);
+    }
+    text.push('\'');
+}
+
 /// A lexeme as `tsvector` and `tsquery` read it.
 pub(super) fn quoted(lexeme: &str) -> String {
-    format!("'{}'", lexeme.replace('\\', "\\\\").replace('\'', "''"))
+    let mut text = String::with_capacity(lexeme.len() + 2);
+    push_quoted(&mut text, lexeme);
+    text
 }

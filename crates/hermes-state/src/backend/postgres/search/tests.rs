@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
-use super::compile::{ids, narrow, stretches, windows};
+use super::compile::{Ids, ids, narrow, stretches, windows};
 use super::index::{LIMITS, Limits, WHOLE_PHRASE, lexeme, pieces, pieces_within};
 use crate::search::expression::tests::{Document, documents, matches, query, sound_query};
 use crate::search::expression::{Expression, Group, Phrase, Terms};
@@ -87,6 +87,11 @@ fn found(expression: &Expression<Terms>, limits: Limits, rows: &[Vector]) -> boo
     }
 }
 
+/// Both parts of a search as one query for ids.
+fn ids_query(Ids { whole, several }: Ids) -> String {
+    format!("SELECT message_id FROM message_words WHERE pieces = 1 AND words @@ {whole} UNION ALL ({several})")
+}
+
 #[test]
 fn a_message_is_words_with_positions() {
     for (document, expected) in [
@@ -151,7 +156,8 @@ fn statements_are_as_shown() {
         let mut statement = Statement::default();
         statement.bind(7);
         let expression = Expression::parse(text).unwrap();
-        let sql = with_tokenizer(|tokenizer| ids(&expression.terms(tokenizer), WHOLE_PHRASE, &mut statement));
+        let sql =
+            ids_query(with_tokenizer(|tokenizer| ids(&expression.terms(tokenizer), WHOLE_PHRASE, &mut statement)));
         let parameters = statement.parameters.into_iter().skip(1);
         let text = |value: Value| value.as_str().unwrap_or_default().to_owned();
         (sql.replace("message_id FROM message_words WHERE ", ""), parameters.map(text).collect::<Vec<_>>())
@@ -189,7 +195,8 @@ fn what_narrows_and_what_does_not() {
         ("龍。井", None),
     ] {
         let mut statement = Statement::default();
-        let sql = with_tokenizer(|tokenizer| narrow(&Condition::of_words(text), tokenizer, &mut statement));
+        let sql =
+            with_tokenizer(|tokenizer| narrow(&Condition::of_words(text), tokenizer, &mut statement)).map(ids_query);
         assert_eq!(sql.is_some(), expected.is_some());
         assert_eq!(statement.parameters.first().and_then(Value::as_str), expected, "{text}");
     }
@@ -322,7 +329,7 @@ fn a_server_finds_the_same() {
         for expression in &queries {
             let mut statement = Statement::default();
             let terms = with_tokenizer(|tokenizer| expression.terms(tokenizer));
-            let sql = ids(&terms, limits.overlap + 1, &mut statement);
+            let sql = ids_query(ids(&terms, limits.overlap + 1, &mut statement));
             script += &ask(&sql, &statement);
         }
         let answers = server.run(&script);
@@ -380,13 +387,15 @@ fn a_server_takes_and_finds_what_is_long_or_odd() {
     let mut script = insert(LIMITS, &documents);
     for (expression, _) in &queries {
         let mut statement = Statement::default();
-        let sql = with_tokenizer(|tokenizer| ids(&expression.terms(tokenizer), WHOLE_PHRASE, &mut statement));
+        let sql =
+            ids_query(with_tokenizer(|tokenizer| ids(&expression.terms(tokenizer), WHOLE_PHRASE, &mut statement)));
         script += &ask(&sql, &statement);
     }
     let conditions = [("京都", vec![4]), ("東西湖", vec![4]), ("西東", vec![])];
     for (term, _) in &conditions {
         let mut statement = Statement::default();
-        let sql = with_tokenizer(|tokenizer| narrow(&Condition::of_words(term), tokenizer, &mut statement)).unwrap();
+        let sql =
+            query(with_tokenizer(|tokenizer| narrow(&Condition::of_words(term), tokenizer, &mut statement)).unwrap());
         script += &ask(&sql, &statement);
     }
     let answers = server.run(&script);
