@@ -83,7 +83,8 @@ fn the_variable_names_the_store_unless_an_option_does() {
     assert_eq!(store(&[("HERMES_STATE_URL", &url)], "list"), json!(url));
     assert_eq!(store(&[("HERMES_STATE_URL", &format!(" {url}\n"))], "list"), json!(url));
     assert_eq!(store(&[("HERMES_STATE_URL", " ")], "list"), json!(world.store()));
-    assert_eq!(store(&[("HERMES_STATE_URL", &url)], "list --db /tmp/elsewhere.db"), json!("/tmp/elsewhere.db"));
+    let elsewhere = world.folder().join("elsewhere.db").display().to_string();
+    assert_eq!(store(&[("HERMES_STATE_URL", &url)], &format!("list --db {elsewhere}")), json!(elsewhere));
     for wrong in [SECRET, "state.db", "/tmp/state.db"] {
         let refused = run_with(&world, &[("HERMES_STATE_URL", wrong)], "list --json").expect_code(2).error();
         assert_eq!(refused["kind"], "usage");
