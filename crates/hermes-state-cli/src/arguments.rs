@@ -12,13 +12,15 @@ Exit codes:
    0  done; also when nothing was found, and when the reader of the output went away
    1  refused or not found
    2  usage: the arguments were not understood
-   3  busy: another process held the write lock for too long; the store is well, retry later
+   3  busy or unreachable: another process was in the way, or the server away; retry later
    4  the store is damaged, or the file is not a store
   70  a fault of this program
 
 Environment:
-  HERMES_HOME  the folder that holds state.db, if --db is not given; ~/.hermes by default
-  NO_COLOR     no colours
+  HERMES_STATE_URL  the URL of a store on a server, if --db is not given
+  PGPASSWORD        the password for a server whose URL has none
+  HERMES_HOME       the folder that holds state.db, if neither names a store; ~/.hermes by default
+  NO_COLOR          no colours
 
 Without a command, hermes-state runs the demonstration on a temporary store.";
 
@@ -37,8 +39,9 @@ pub(crate) struct Arguments {
 /// Options of every command.
 #[derive(Debug, Args)]
 pub(crate) struct Global {
-    /// The store; by default state.db in $HERMES_HOME or in ~/.hermes
-    #[arg(long, global = true, help_heading = "Options of every command", value_name = "PATH")]
+    /// The store: a file, or postgresql://user@host/database?schema=name; by default $HERMES_STATE_URL, or state.db in
+    /// $HERMES_HOME or in ~/.hermes
+    #[arg(long, global = true, help_heading = "Options of every command", value_name = "STORE")]
     pub(crate) db: Option<PathBuf>,
     /// Print JSON, with the fields that docs/command.md lists; errors as one JSON object on standard error
     #[arg(long, global = true, help_heading = "Options of every command")]
@@ -66,7 +69,7 @@ pub(crate) enum Command {
     List(list::Arguments),
     Show(show::Arguments),
     Search(search::Arguments),
-    /// Show the state of the store: its path, sizes, locks, and who has it open
+    /// Show the state of the store: where it is, sizes, locks, and who has it open
     #[command(after_help = "Examples:\n  hermes-state status\n  hermes-state --db ./state.db status --json")]
     Status,
     Demo(demo::Arguments),

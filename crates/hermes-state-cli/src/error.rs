@@ -4,9 +4,10 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
-use hermes_state::Error;
+use hermes_state::{Error, ServerTrouble};
 use serde_json::json;
 
+use crate::environment::without_passwords;
 use crate::text::visible;
 
 /// The kinds of failure that callers tell apart.
@@ -20,6 +21,8 @@ pub(crate) enum Kind {
     NotFound,
     Usage,
     Busy,
+    /// The server of the store is away, or takes no connections.
+    Unreachable,
     Damaged,
     Bug,
 }
@@ -30,7 +33,7 @@ impl Kind {
             Kind::BrokenPipe => 0,
             Kind::Refused | Kind::Stopped | Kind::NotFound => 1,
             Kind::Usage => 2,
-            Kind::Busy => 3,
+            Kind::Busy | Kind::Unreachable => 3,
             Kind::Damaged => 4,
             Kind::Bug => 70,
         }
@@ -44,6 +47,7 @@ impl Kind {
             Kind::NotFound => "not-found",
             Kind::Usage => "usage",
             Kind::Busy => "busy",
+            Kind::Unreachable => "unreachable",
             Kind::Damaged => "damaged",
             Kind::Bug => "bug",
         }
@@ -57,11 +61,13 @@ pub(crate) struct CommandError {
     message: String,
     hints: Vec<String>,
     line: Option<u64>,
+    /// Whether what failed may have been stored all the same.
+    pub(crate) perhaps_stored: bool,
 }
 
 impl CommandError {
     pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), hints: Vec::new(), line: None }
+        Self { kind, message: message.into(), hints: Vec::new(), line: None, perhaps_stored: false }
     }
 
     /// Adds what the reader can do next.
@@ -90,15 +96,19 @@ impl CommandError {
     }
 
     fn write_json(&self) -> io::Result<()> {
+        let hints: Vec<String> = self.hints.iter().map(|hint| without_passwords(hint)).collect();
         let mut error = json!({
             "kind": self.kind.name(),
-            "message": self.message,
-            "hints": self.hints,
-            "retryable": self.kind == Kind::Busy,
+            "message": without_passwords(&self.message),
+            "hints": hints,
+            "retryable": matches!(self.kind, Kind::Busy | Kind::Unreachable),
             "exit_code": self.kind.exit_code(),
         });
         if let Some(line) = self.line {
             error["line"] = line.into();
+        }
+        if self.perhaps_stored {
+            error["perhaps_stored"] = true.into();
         }
         writeln!(io::stderr().lock(), "{}", json!({ "error": error }))
     }
@@ -107,9 +117,9 @@ impl CommandError {
         let mut stderr = anstream::stderr().lock();
         let (error, hint) = (AnsiColor::Red.on_default().bold(), Style::new().bold());
         let place = self.line.map(|line| format!("line {line}: ")).unwrap_or_default();
-        writeln!(stderr, "{error}Error:{error:#} {place}{}", visible(&self.message))?;
+        writeln!(stderr, "{error}Error:{error:#} {place}{}", visible(&without_passwords(&self.message)))?;
         for text in &self.hints {
-            writeln!(stderr, "{hint}Hint:{hint:#} {}", visible(text))?;
+            writeln!(stderr, "{hint}Hint:{hint:#} {}", visible(&without_passwords(text)))?;
         }
         Ok(())
     }
@@ -117,18 +127,7 @@ impl CommandError {
 
 impl From<Error> for CommandError {
     fn from(error: Error) -> Self {
-        const TOO_BIG: i32 = 18;
-        let kind = match &error {
-            Error::Busy { .. } | Error::LockedOnServer { .. } | Error::Unreachable { .. } => Kind::Busy,
-            Error::Corrupt { .. } | Error::NotADatabase { .. } | Error::Replaced { .. } => Kind::Damaged,
-            Error::Constraint { .. } | Error::Invalid(_) | Error::TitleInUse { .. } | Error::TitleTooLong { .. } => {
-                Kind::Refused
-            }
-            Error::Forked { .. } | Error::Closed { .. } => Kind::Bug,
-            error if error.sqlite_code() == TOO_BIG => Kind::Refused,
-            _ => Kind::Stopped,
-        };
-        let told = Self::new(kind, error.to_string());
+        let told = Self::new(kind_of(&error), error.to_string());
         match error {
             Error::Busy { .. } | Error::LockedOnServer { .. } => {
                 told.hint("Run the command again, or let it wait longer with --patience.")
@@ -137,9 +136,60 @@ impl From<Error> for CommandError {
                 "Stop the programs that use {} and keep a copy of it, with its -wal file, before anything else.",
                 path.display()
             )),
+            Error::Unreachable { perhaps_stored, .. } => {
+                Self { perhaps_stored, ..told }.hint("Run the command again when the server is back.")
+            }
+            Error::Server { trouble, .. } => match hint_for(&trouble) {
+                Some(hint) => told.hint(hint),
+                None => told,
+            },
             _ => told,
         }
     }
+}
+
+fn kind_of(error: &Error) -> Kind {
+    const TOO_BIG: i32 = 18;
+    match error {
+        Error::Busy { .. } | Error::LockedOnServer { .. } => Kind::Busy,
+        Error::Unreachable { .. } => Kind::Unreachable,
+        Error::Server { trouble, .. } => match trouble {
+            ServerTrouble::BadUrl(_) | ServerTrouble::NotBuilt => Kind::Usage,
+            // What is wrong with the address cannot be told from what is wrong with the server for now.
+            ServerTrouble::Refused { .. } | ServerTrouble::NoAnswer { .. } | ServerTrouble::Unavailable { .. } => {
+                Kind::Unreachable
+            }
+            _ => Kind::Stopped,
+        },
+        Error::Corrupt { .. } | Error::NotADatabase { .. } | Error::Replaced { .. } => Kind::Damaged,
+        Error::Constraint { .. } | Error::Invalid(_) | Error::TitleInUse { .. } | Error::TitleTooLong { .. } => {
+            Kind::Refused
+        }
+        Error::Forked { .. } | Error::Closed { .. } => Kind::Bug,
+        error if error.sqlite_code() == TOO_BIG => Kind::Refused,
+        _ => Kind::Stopped,
+    }
+}
+
+/// What to do about a server, beyond what the error says itself.
+fn hint_for(trouble: &ServerTrouble) -> Option<String> {
+    Some(match trouble {
+        ServerTrouble::BadUrl(reason) if reason.contains("://") => {
+            "A file whose name begins like a URL is named with ./ before it.".to_owned()
+        }
+        ServerTrouble::Refused { .. } | ServerTrouble::NoAnswer { .. } | ServerTrouble::Unavailable { .. } => {
+            "If the URL is right, run the command again when the server is up.".to_owned()
+        }
+        ServerTrouble::Login { .. } => {
+            "The password is taken from the URL, or else from the variable PGPASSWORD.".to_owned()
+        }
+        ServerTrouble::NoDatabase { database } => format!("Who may do so creates it with `createdb {database}`."),
+        ServerTrouble::NoRights { schema, .. } => format!(
+            "docs/postgres.md has the statements for users of each kind; CREATE SCHEMA {schema} AUTHORIZATION … gives one user all rights there."
+        ),
+        ServerTrouble::NoTls => "Only use sslmode=prefer or disable where nobody can listen on the network.".to_owned(),
+        _ => return None,
+    })
 }
 
 impl From<io::Error> for CommandError {

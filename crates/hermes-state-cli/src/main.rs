@@ -12,6 +12,7 @@ mod text;
 mod times;
 mod view;
 
+use std::io::Write as _;
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 
@@ -55,7 +56,7 @@ fn run(arguments: Arguments) -> Result<(), CommandError> {
         Command::Show(arguments) => commands::show::run(&arguments, &global, &mut out),
         Command::Search(arguments) => commands::search::run(&arguments, &global, &mut out),
         Command::Status => commands::status::run(&global, &mut out),
-        Command::Demo(arguments) => commands::demo::run(&arguments, &mut out),
+        Command::Demo(arguments) => commands::demo::run(&arguments, &global, &mut out),
         Command::Completions(arguments) => commands::completions::run(&arguments, &mut out),
         Command::Man(arguments) => commands::man::run(&arguments, &mut out),
         Command::DemoWriter(arguments) => demo::writer::run(&arguments),
@@ -75,14 +76,15 @@ fn refuse(refusal: &clap::Error) -> ExitCode {
             ExitCode::SUCCESS
         }
         _ if json => {
-            let rendered = refusal.render().to_string();
+            let rendered = environment::without_passwords(&refusal.render().to_string());
             let message = rendered.trim().strip_prefix("error: ").unwrap_or(rendered.trim());
             let error = CommandError::new(Kind::Usage, message);
             error.report(json);
             error.exit_code()
         }
         _ => {
-            let _ = refusal.print();
+            let rendered = environment::without_passwords(&refusal.render().ansi().to_string());
+            let _ = write!(anstream::stderr().lock(), "{rendered}");
             ExitCode::from(Kind::Usage.exit_code())
         }
     }

@@ -1,65 +1,101 @@
-//! Finds the store and opens it, for looking or for writing.
+//! Finds the store, a file or a schema of a server, and opens it, for looking or for writing.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hermes_state::{OpenOptions, Patience, SessionDb};
+use hermes_state::{Error, OpenOptions, Patience, ServerTrouble, SessionDb, is_url};
 
 use crate::arguments::Global;
-use crate::environment::Home;
+use crate::environment::{self, Home};
 use crate::error::{CommandError, Kind};
 use crate::output::note;
 
 /// A store to look at; nobody may have made it yet.
 pub(crate) struct Looked {
-    pub(crate) path: PathBuf,
+    location: PathBuf,
     pub(crate) db: Option<SessionDb>,
 }
 
 impl Looked {
+    /// Where it is: the path, or the URL without its password.
+    pub(crate) fn location(&self) -> String {
+        shown(&self.location)
+    }
+
     /// Tells people why there is nothing to see.
     pub(crate) fn note_if_missing(&self) {
         if self.db.is_none() {
-            note(&format!("there is no store at {} yet", self.path.display()));
+            note(&self.missing());
         }
     }
+
+    /// That there is nothing to see.
+    pub(crate) fn missing(&self) -> String {
+        format!("there is no store at {} yet", self.location())
+    }
+}
+
+/// A location of the library's as text for people and for JSON, which have none for names that are no UTF-8.
+pub(crate) fn shown(location: &Path) -> String {
+    location.to_string_lossy().into_owned()
 }
 
 /// Opens the store for looking: creates nothing and changes nothing.
 pub(crate) fn look(global: &Global) -> Result<Looked, CommandError> {
-    let (path, _) = locate(global)?;
+    let (location, _) = locate(global)?;
+    if is_url(&location) {
+        return match options(&location)?.read_only(true).open(&location) {
+            Ok(db) => Ok(Looked { location: db.path().to_owned(), db: Some(db) }),
+            Err(Error::Server { path, trouble: ServerTrouble::NoStore { .. } }) => {
+                Ok(Looked { location: path, db: None })
+            }
+            Err(error) => Err(error.into()),
+        };
+    }
     // An empty file is a store that nobody has written to.
-    let exists = match path.metadata() {
+    let exists = match location.metadata() {
         Ok(metadata) => !metadata.is_file() || metadata.len() > 0,
         Err(error) if error.kind() == ErrorKind::NotFound => false,
         Err(error) => return Err(error.into()),
     };
-    let db = if exists { Some(SessionDb::open_read_only(&path)?) } else { None };
-    Ok(Looked { path, db })
+    let db = if exists { Some(SessionDb::open_read_only(&location)?) } else { None };
+    Ok(Looked { location, db })
 }
 
 /// Opens the store for writing, making it if it is missing. `patience` replaces how long writes wait for others.
 pub(crate) fn open(global: &Global, patience: Option<Duration>) -> Result<SessionDb, CommandError> {
-    let (path, home) = locate(global)?;
+    let (location, home) = locate(global)?;
     let patience = patience.map_or_else(Patience::default, |time| Patience { transcript: time, routine: time });
-    let mut options = OpenOptions::new().patience(patience);
+    let mut options = options(&location)?.patience(patience);
     if let Some(home) = home {
         options = options.sessions_json(home.sessions_json()).cjk(home.has_cjk_tokenizer());
     }
-    Ok(options.open(&path)?)
+    Ok(options.open(&location)?)
+}
+
+/// How to open what is at this location, as far as the environment says.
+fn options(location: &Path) -> Result<OpenOptions, CommandError> {
+    let options = OpenOptions::new();
+    Ok(if is_url(location) { options.password(environment::password()?) } else { options })
 }
 
 fn locate(global: &Global) -> Result<(PathBuf, Option<Home>), CommandError> {
     let home = Home::find();
-    if let Some(path) = &global.db {
-        if path == Path::new(":memory:") {
-            return Err(CommandError::new(Kind::Usage, "a store in memory would end with this command; name a file"));
+    let named = match &global.db {
+        Some(location) => Some(location.clone()),
+        None => environment::server_url()?,
+    };
+    if let Some(location) = named {
+        if location == Path::new(":memory:") {
+            let message = "a store in memory would end with this command; name a file or a server";
+            return Err(CommandError::new(Kind::Usage, message));
         }
-        return Ok((path.clone(), home));
+        return Ok((location, home));
     }
     let home = home.ok_or_else(|| {
-        CommandError::new(Kind::Usage, "this user has no home folder").hint("Name the store with --db PATH.")
+        CommandError::new(Kind::Usage, "this user has no home folder")
+            .hint("Name the store with --db, or a server's by HERMES_STATE_URL.")
     })?;
     if let Some(warning) = &home.warning {
         note(warning);

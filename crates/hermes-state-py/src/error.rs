@@ -51,6 +51,9 @@ fn of_sqlite3(py: Python<'_>, class: &str, error: &Error) -> PyErr {
                 let _ = exception.setattr("sqlite_errorcode", code);
                 let _ = exception.setattr("sqlite_errorname", name_of(code));
             }
+            if let Error::Unreachable { perhaps_stored, .. } = error {
+                let _ = exception.setattr("perhaps_stored", *perhaps_stored);
+            }
             PyErr::from_value(exception)
         }
         Err(failure) => failure,

@@ -1,12 +1,16 @@
 //! The open store as Python's `SessionDB` holds it. Every call that may wait lets other threads of Python run.
 
 use std::path::PathBuf;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use hermes_state::{
     ConversationOptions, Error, MessageQuery, NewSession, OpenOptions, Patience, SearchOptions, SearchSort, SessionDb,
-    SessionQuery,
+    SessionQuery, is_url,
 };
+use pyo3::IntoPyObjectExt as _;
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyDict, PyList};
 
@@ -19,6 +23,8 @@ use crate::write::{Job, Write};
 
 /// How long an opening waits before it looks whether Ctrl-C was pressed.
 const SLICE: Duration = Duration::from_millis(500);
+/// The same where somebody else does the opening.
+const LISTENING: Duration = Duration::from_millis(50);
 
 /// A handle on an open store.
 #[pyclass(frozen, module = "hermes_state._native")]
@@ -49,8 +55,32 @@ impl Store {
     }
 }
 
+fn open(py: Python<'_>, options: &OpenOptions, location: &PathBuf, patience: Duration) -> PyResult<SessionDb> {
+    if is_url(location) {
+        open_on_server(py, options, location.clone(), patience)
+    } else {
+        open_file(py, options, location, patience)
+    }
+}
+
+/// Opens on a thread of its own, so that Ctrl-C is heard: one that is being opened on a server cannot be asked to stop.
+/// What it still makes of it is closed again.
+fn open_on_server(py: Python<'_>, options: &OpenOptions, location: PathBuf, patience: Duration) -> PyResult<SessionDb> {
+    let options = options.clone().patience(Patience { routine: patience, ..Patience::default() });
+    let (report, mut opened) = sync_channel(1);
+    thread::Builder::new().name("hermes-opening".into()).spawn(move || drop(report.send(options.open(location))))?;
+    loop {
+        let opened = &mut opened;
+        match py.detach(move || opened.recv_timeout(LISTENING)) {
+            Ok(outcome) => return outcome.map_err(|error| raise(py, &error)),
+            Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+            Err(RecvTimeoutError::Disconnected) => return Err(PyRuntimeError::new_err("the opening came to no end")),
+        }
+    }
+}
+
 /// Opens in slices of the patience, so that Ctrl-C is heard; each step of an opening may be repeated.
-fn open(py: Python<'_>, options: &OpenOptions, path: &PathBuf, patience: Duration) -> PyResult<SessionDb> {
+fn open_file(py: Python<'_>, options: &OpenOptions, path: &PathBuf, patience: Duration) -> PyResult<SessionDb> {
     let started = Instant::now();
     loop {
         let left = patience.saturating_sub(started.elapsed());
@@ -77,16 +107,23 @@ impl Store {
         patience: f64,
         sessions_json: Option<PathBuf>,
         cjk: bool,
+        password: Option<String>,
     ) -> PyResult<Self> {
-        let options =
-            OpenOptions::new().read_only(read_only).sessions_json(sessions_json).cjk(cjk).interrupt(is_interrupted);
+        let options = OpenOptions::new()
+            .read_only(read_only)
+            .sessions_json(sessions_json)
+            .cjk(cjk)
+            .password(password)
+            .interrupt(is_interrupted);
         open(py, &options, &path, duration(patience)).map(Self)
     }
 
-    /// Where the file is.
+    /// Where the store is: the path of the file, or the text of the server's URL without its password.
     #[getter]
-    fn path(&self) -> PathBuf {
-        self.0.path().to_owned()
+    fn path<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let path = self.0.path();
+        // A path of Python's would take one of the URL's slashes away.
+        if is_url(path) { Ok(path.as_os_str().into_pyobject(py)?.into_any()) } else { path.into_bound_py_any(py) }
     }
 
     /// Which search indexes serve: words, trigrams, cjk.

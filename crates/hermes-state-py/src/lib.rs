@@ -23,7 +23,7 @@ mod _native {
     #[pymodule_export]
     use crate::message::{decode_content, encode_content};
     #[pymodule_export]
-    use crate::schema::{parse_schema_columns, require_lock_kind};
+    use crate::schema::{is_url, parse_schema_columns, require_lock_kind};
     #[pymodule_export]
     use crate::value::{sanitize_title, scrub_surrogates};
     #[pymodule_export]

@@ -1,5 +1,7 @@
 //! Constants and helpers of the module that need no open store.
 
+use std::path::PathBuf;
+
 use hermes_state::{COMPACT_EXCLUDED, LockKind, MAX_TITLE_LENGTH};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -32,6 +34,12 @@ pub(crate) fn parse_schema_columns<'py>(py: Python<'py>, schema_sql: &str) -> Py
         found.set_item(table, dict)?;
     }
     Ok(found)
+}
+
+/// Whether a store's location is the URL of a server, well-formed or not, and not the path of a file.
+#[pyfunction]
+pub(crate) fn is_url(location: PathBuf) -> bool {
+    hermes_state::is_url(location)
 }
 
 /// Asks for a kind of locks by its name, before the first store is opened; returns whether it is in force.

@@ -13,14 +13,15 @@ import pytest
 from hermes_state import AsyncSessionDB, SessionDB
 
 
-def test_calls_are_awaited_on_another_thread(path: Path) -> None:
+@pytest.mark.each_engine
+def test_calls_are_awaited_on_another_thread(location: Path | str) -> None:
     async def main() -> None:
-        store = AsyncSessionDB(SessionDB(path))
+        store = AsyncSessionDB(SessionDB(location))
         assert await store.create_session("s", "cli") == "s"
         ids = await asyncio.gather(*(store.append_message("s", "user", content=str(n)) for n in range(20)))
         assert sorted(ids) == list(range(1, 21))
         assert await store.sanitize_title(" x ") == "x"
-        assert store.db_path == path
+        assert store.db_path == location
         assert store.MAX_TITLE_LENGTH == 100
         assert isinstance(store._db, SessionDB)
         with pytest.raises(sqlite3.IntegrityError):

@@ -162,6 +162,7 @@ def test_a_write_waits_for_the_callback_of_another_thread(db: SessionDB) -> None
     assert db._write_count == 2
 
 
+@pytest.mark.each_engine
 def test_routine_writers_go_through_the_instance(db: SessionDB) -> None:
     original, seen = db._execute_write, []
 
@@ -188,6 +189,7 @@ def test_routine_writers_go_through_the_instance(db: SessionDB) -> None:
     assert db.get_session("s")["ended_at"] is None
 
 
+@pytest.mark.each_engine
 def test_only_successes_count(db: SessionDB) -> None:
     with pytest.raises(sqlite3.IntegrityError):
         db.append_message("nobody", "user")
@@ -198,6 +200,7 @@ def test_only_successes_count(db: SessionDB) -> None:
     assert db._write_count == 3
 
 
+@pytest.mark.each_engine
 def test_every_fiftieth_write_checkpoints(db: SessionDB, caplog: pytest.LogCaptureFixture) -> None:
     calls = []
     db._try_wal_checkpoint = lambda: calls.append(db._write_count)  # type: ignore[method-assign]
@@ -216,6 +219,7 @@ def test_every_fiftieth_write_checkpoints(db: SessionDB, caplog: pytest.LogCaptu
     assert "upkeep after a write failed" in caplog.text
 
 
+@pytest.mark.each_engine
 def test_a_checkpoint_only_warns(db: SessionDB, caplog: pytest.LogCaptureFixture) -> None:
     db._try_wal_checkpoint()
     assert not caplog.records
@@ -233,6 +237,7 @@ def test_a_store_in_memory_has_no_second_connection() -> None:
             db._conn  # noqa: B018
 
 
+@pytest.mark.each_engine
 def test_a_replacement_of_execute_write_sees_appends_and_batches_too(db):
     seen = []
     original = db._execute_write
@@ -263,6 +268,7 @@ def test_a_write_that_is_called_says_what_to_do_instead(db):
         db.set_meta("k", "v")
 
 
+@pytest.mark.each_engine
 def test_appends_keep_the_longer_patience_through_execute_write(db, monkeypatch):
     patiences = []
 

@@ -6,10 +6,12 @@ import datetime
 import math
 import sqlite3
 import time
-from typing import Any
+from typing import Any, Callable
 
 import pytest
 from hermes_state import SessionDB, _scrub_surrogates
+
+pytestmark = pytest.mark.each_engine
 
 
 @pytest.fixture(autouse=True)
@@ -21,10 +23,6 @@ def stored(db: SessionDB, **keywords: Any) -> dict[str, Any]:
     message_id = db.append_message("s", keywords.pop("role", "assistant"), **keywords)
     (row,) = [row for row in db.get_messages("s") if row["id"] == message_id]
     return row
-
-
-def raw(db: SessionDB, column: str) -> Any:
-    return db._conn.execute(f"SELECT {column} FROM messages ORDER BY id DESC LIMIT 1").fetchone()[0]
 
 
 @pytest.mark.parametrize(
@@ -56,9 +54,11 @@ def test_contents(db: SessionDB, content: Any, expected: Any) -> None:
     assert SessionDB._decode_content(SessionDB._encode_content(content)) in (expected, content)
 
 
-def test_structured_content_on_disk(db: SessionDB) -> None:
+def test_structured_content_as_it_is_stored(db: SessionDB, engine: str) -> None:
     stored(db, content=[{"é": 1.0, "\x7f": math.nan}])
-    assert raw(db, "content") == '\0json:[{"\\u00e9": 1.0, "\\u007f": NaN}]'
+    if engine == "file":
+        raw = db._conn.execute("SELECT content FROM messages").fetchone()[0]
+        assert raw == '\0json:[{"\\u00e9": 1.0, "\\u007f": NaN}]'
     assert SessionDB._encode_content(["x"]) == '\0json:["x"]'
     deep: Any = []
     for _ in range(400):
@@ -91,11 +91,11 @@ def test_calls(db: SessionDB, calls: Any, expected: Any, count: int) -> None:
     assert db.get_session("s")["tool_call_count"] == count
 
 
-def test_calls_that_are_no_json(db: SessionDB) -> None:
+def test_calls_that_are_no_json(db: SessionDB, outside: Callable[[str], object]) -> None:
     with pytest.raises(TypeError):
         db.append_message("s", "assistant", tool_calls=[{1}])
     stored(db, tool_calls=[1])
-    db._conn.execute("UPDATE messages SET tool_calls = '[broken'")
+    outside("UPDATE messages SET tool_calls = '[broken'")
     assert db.get_messages("s")[0]["tool_calls"] == []
 
 
@@ -203,9 +203,9 @@ def test_batches_are_all_or_nothing(db: SessionDB) -> None:
     assert db.message_count("s") == 2
 
 
-def test_rows_and_pages(db: SessionDB) -> None:
+def test_rows_and_pages(db: SessionDB, outside: Callable[[str], object]) -> None:
     db.append_messages("s", [{"role": "user", "content": str(number)} for number in range(5)])
-    db._conn.execute("UPDATE messages SET active = 0 WHERE id = 2")
+    outside("UPDATE messages SET active = 0 WHERE id = 2")
     assert list(db.get_messages("s")[0])[:4] == ["id", "session_id", "role", "content"]
     assert len(db.get_messages("s")[0]) == 21
 
@@ -238,10 +238,10 @@ def test_rows_do_not_share_what_can_change(db: SessionDB) -> None:
     assert "extra" not in second
 
 
-def test_columns_of_other_files_are_shown(db: SessionDB) -> None:
-    db._conn.execute("ALTER TABLE messages ADD COLUMN mood TEXT")
+def test_columns_of_other_releases_are_shown(db: SessionDB, outside: Callable[[str], object]) -> None:
+    outside("ALTER TABLE messages ADD COLUMN mood TEXT")
     db.append_message("s", "user", "x")
-    db._conn.execute("UPDATE messages SET mood = 'calm'")
+    outside("UPDATE messages SET mood = 'calm'")
     assert db.get_messages("s")[0]["mood"] == "calm"
 
 

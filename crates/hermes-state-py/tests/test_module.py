@@ -40,8 +40,9 @@ def test_a_relative_path_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
-def test_close_is_final_and_may_be_repeated(path: Path) -> None:
-    with SessionDB(path) as db:
+@pytest.mark.each_engine
+def test_close_is_final_and_may_be_repeated(location: Path | str) -> None:
+    with SessionDB(location) as db:
         db.create_session("s", "cli")
     db.close()
     for call in (
@@ -54,17 +55,20 @@ def test_close_is_final_and_may_be_repeated(path: Path) -> None:
     ):
         with pytest.raises(sqlite3.ProgrammingError, match="closed"):
             call()
-    assert not Path(f"{path}-wal").exists()
+    assert db._conn is None
+    assert not Path(f"{location}-wal").exists()
 
 
-def test_errors_within_the_context_close_too(path: Path) -> None:
-    with pytest.raises(LookupError), SessionDB(path) as db:
+@pytest.mark.each_engine
+def test_errors_within_the_context_close_too(location: Path | str) -> None:
+    with pytest.raises(LookupError), SessionDB(location) as db:
         raise LookupError
     with pytest.raises(sqlite3.ProgrammingError):
         db.session_count()
 
 
-def test_flags(db: SessionDB, path: Path) -> None:
+@pytest.mark.each_engine
+def test_flags(db: SessionDB) -> None:
     assert db._fts_enabled is True
     assert db._trigram_available is True
     assert db._fts_cjk_loaded is False

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from typing import Any
+from typing import Any, Callable
 
 import pytest
 from hermes_state import SearchResults, SessionDB
+
+pytestmark = pytest.mark.each_engine
 
 
 @pytest.fixture
@@ -123,7 +125,7 @@ def test_a_conversation_keeps_what_json_of_python_knows(db: SessionDB) -> None:
     assert message["message_id"] == "p1"
 
 
-def test_ancestors_inactive_and_repaired(db: SessionDB) -> None:
+def test_ancestors_inactive_and_repaired(db: SessionDB, outside: Callable[[str], object]) -> None:
     db.create_session("parent", "cli")
     db.append_message("parent", "user", "first", timestamp=1)
     db.end_session("parent", "compression")
@@ -136,6 +138,6 @@ def test_ancestors_inactive_and_repaired(db: SessionDB) -> None:
     assert said() == ["second", "third"]
     assert said(include_ancestors=True) == ["first", "second", "third"]
     assert len(said(repair_alternation=True)) == 1
-    db._conn.execute("UPDATE messages SET active = 0 WHERE content = 'third'")
+    outside("UPDATE messages SET active = 0 WHERE content = 'third'")
     assert said() == ["second"]
     assert said(include_inactive=True) == ["second", "third"]

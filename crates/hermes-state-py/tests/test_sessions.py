@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from hermes_state import SessionDB, workspace_key
 
+pytestmark = pytest.mark.each_engine
+
 
 def test_a_session_comes_back_as_its_row(db: SessionDB) -> None:
     before = time.time()
@@ -123,6 +125,11 @@ def test_keys(db: SessionDB) -> None:
         db.set_meta("key", ["no"])
     with pytest.raises(UnicodeEncodeError):
         db.set_meta("key", "\udc00")
+
+
+@pytest.mark.parametrize("engine", ["file"], indirect=True)
+def test_a_key_is_set_on_the_cursor_of_a_caller(db: SessionDB) -> None:
+    db.set_meta("key", None)
     count = db._write_count
     db._conn.execute("BEGIN")
     db.set_meta("key", "undone", cursor=db._conn.cursor())

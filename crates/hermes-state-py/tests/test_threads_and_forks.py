@@ -13,6 +13,7 @@ from conftest import held_lock
 from hermes_state import SessionDB
 
 
+@pytest.mark.each_engine
 def test_threads_write_and_read_as_if_alone(db: SessionDB) -> None:
     db.create_session("s", "cli")
     failures: list[BaseException] = []
@@ -88,16 +89,19 @@ def test_an_inherited_handle_says_so(db: SessionDB, path: Path) -> None:
     assert db.message_count("s") == 1
 
 
+@pytest.mark.each_engine
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_child_opens_its_own(db: SessionDB, path: Path) -> None:
+def test_a_child_opens_its_own(db: SessionDB, location: Path | str) -> None:
     db.create_session("s", "cli")
 
     def write() -> int:
-        with SessionDB(path) as own:
+        with SessionDB(location) as own:
             return own.append_message("s", "user", "from the child")
 
     assert in_child(write) == "returned 1"
     assert db.append_message("s", "user", "from the parent") == 2
-    check = sqlite3.connect(path)
+    if isinstance(location, str):
+        return
+    check = sqlite3.connect(location)
     assert check.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
     check.close()

@@ -218,9 +218,13 @@ impl SessionDb {
     /// Opens the store at `path` for reading and writing; creates it, and its folder, if it is missing. A file of an
     /// older release is brought up to date, keeping every row, in one step that waits for siblings with patience.
     ///
+    /// A URL (`postgresql://user@host/database?schema=name`) is a store in a schema of a server, in builds with the
+    /// feature `postgres`; [`is_url`](crate::is_url) tells which is which.
+    ///
     /// # Errors
     /// [`Error::Directory`], [`Error::CannotOpen`], [`Error::NotADatabase`], [`Error::Corrupt`], [`Error::ReadOnly`]
-    /// at once, according to what is in the way; [`Error::Busy`] when the routine patience is over.
+    /// at once, according to what is in the way; [`Error::Busy`] when the routine patience is over. Of a URL
+    /// [`Error::Server`], within some seconds, says what to change; [`Error::Unreachable`] that the server broke off.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         OpenOptions::new().open(path)
     }
@@ -228,12 +232,13 @@ impl SessionDb {
     /// Opens the store at `path` for reading only: creates nothing and leaves everything as it was found.
     ///
     /// # Errors
-    /// As [`SessionDb::open`]; a missing file is [`Error::CannotOpen`].
+    /// As [`SessionDb::open`]; a missing file is [`Error::CannotOpen`], a schema without a store [`Error::Server`] with
+    /// [`ServerTrouble::NoStore`](crate::ServerTrouble::NoStore).
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self> {
         OpenOptions::new().read_only(true).open(path)
     }
 
-    /// The file of the store, absolute and without symbolic links.
+    /// The file of the store, absolute and without symbolic links, or the URL without its password.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

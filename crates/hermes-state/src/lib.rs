@@ -44,6 +44,7 @@ mod title;
 mod transaction;
 mod value;
 
+pub use backend::location::is_url;
 pub use backend::sqlite::lock::{LockKind, require_lock_kind};
 pub use backend::sqlite::schema::{
     FTS_STORAGE_VERSION, SCHEMA_SQL, SCHEMA_VERSION, SchemaColumns, parse_schema_columns,

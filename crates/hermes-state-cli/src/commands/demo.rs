@@ -2,8 +2,11 @@
 
 use clap::Args;
 
+use hermes_state::is_url;
+
+use crate::arguments::Global;
 use crate::demo;
-use crate::error::CommandError;
+use crate::error::{CommandError, Kind};
 use crate::output::Output;
 
 /// Watch the store at work: nine processes, one store, nothing lost
@@ -20,6 +23,11 @@ pub(crate) struct Arguments {
     keep: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments, out: &mut Output) -> Result<(), CommandError> {
+pub(crate) fn run(arguments: &Arguments, global: &Global, out: &mut Output) -> Result<(), CommandError> {
+    if global.db.as_deref().is_some_and(is_url) {
+        let message = "the demonstration runs on a temporary file of its own, beside a process of an older release, which knows only files";
+        return Err(CommandError::new(Kind::Usage, message)
+            .hint("Run it without --db. To see a store on a server at work, use record, search and status."));
+    }
     demo::run(arguments.keep, out)
 }

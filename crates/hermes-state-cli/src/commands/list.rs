@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &Arguments, global: &Global, out: &mut Output) -> R
     };
     if out.json {
         let sessions: Vec<Json> = sessions.iter().map(view::session).collect();
-        return out.document(&json!({ "store": looked.path, "sessions": sessions }));
+        return out.document(&json!({ "store": looked.location(), "sessions": sessions }));
     }
     looked.note_if_missing();
     if sessions.is_empty() {

@@ -85,9 +85,14 @@ fn record(db: &SessionDb, session: &str, mut input: impl BufRead, out: &mut Outp
             }
             // Later lines must not get ahead of one that can still be stored.
             Err(error) => {
-                return Err(error
-                    .at_line(number)
-                    .hint(format!("Nothing was stored from line {number} on; send those lines again.")));
+                let hint = if error.perhaps_stored {
+                    format!(
+                        "Line {number} may be stored: see `hermes-state show {session}` before you send it again. Nothing was stored from the line after it on."
+                    )
+                } else {
+                    format!("Nothing was stored from line {number} on; send those lines again.")
+                };
+                return Err(error.at_line(number).hint(hint));
             }
         }
     }

@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &Arguments, global: &Global, out: &mut Output) -> R
     if out.json {
         let hits: Vec<Json> = results.iter().map(view).collect();
         return out.document(&json!({
-            "store": looked.path,
+            "store": looked.location(),
             "hits": hits,
             "degraded": results.degraded,
             "partial": results.partial,

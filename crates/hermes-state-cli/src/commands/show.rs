@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments, global: &Global, out: &mut Output) -> Result<(), CommandError> {
     let looked = store::look(global)?;
     let Some(db) = &looked.db else {
-        return Err(not_found(&arguments.id).hint(format!("There is no store at {} yet.", looked.path.display())));
+        return Err(not_found(&arguments.id).hint(format!("{}.", looked.missing().replacen("there", "There", 1))));
     };
     let session = find(db, &arguments.id)?;
     let query = MessageQuery { include_inactive: arguments.inactive, limit: arguments.limit, offset: arguments.offset };
@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &Arguments, global: &Global, out: &mut Output) -> R
     if out.json {
         let messages: Vec<Json> = messages.iter().map(view::message).collect();
         let session = view::session(&session);
-        return out.document(&json!({ "store": looked.path, "session": session, "messages": messages }));
+        return out.document(&json!({ "store": looked.location(), "session": session, "messages": messages }));
     }
     write_session(out, &session)?;
     messages.iter().try_for_each(|message| write_message(out, message))

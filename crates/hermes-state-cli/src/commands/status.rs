@@ -13,7 +13,7 @@ pub(crate) fn run(global: &Global, out: &mut Output) -> Result<(), CommandError>
     let looked = store::look(global)?;
     let Some(db) = &looked.db else {
         if out.json {
-            return out.document(&json!({ "store": looked.path, "exists": false }));
+            return out.document(&json!({ "store": looked.location(), "exists": false }));
         }
         looked.note_if_missing();
         return Ok(());
@@ -35,7 +35,7 @@ fn view(status: &Status) -> Json {
             "holding_seconds": user.holding.map(|time| time.as_secs_f64()),
         })
     });
-    let mut view = json!({ "store": status.path, "exists": true });
+    let mut view = json!({ "store": store::shown(&status.path), "exists": true });
     let engine = match &status.engine {
         EngineStatus::File { main_bytes, wal_bytes, shm_bytes, journal_mode, lock_kind, .. } => json!({
             "engine": "sqlite",
@@ -71,7 +71,7 @@ fn view(status: &Status) -> Json {
 fn write(out: &mut Output, status: &Status) -> Result<(), CommandError> {
     let count = |number: i64| thousands(number.unsigned_abs());
     let schema = status.schema_version.map_or_else(|| "none".to_owned(), |version| version.to_string());
-    let mut rows = vec![("store", visible(&status.path.display().to_string()).into_owned())];
+    let mut rows = vec![("store", visible(&store::shown(&status.path)).into_owned())];
     match &status.engine {
         EngineStatus::File { main_bytes, wal_bytes, shm_bytes, journal_mode, lock_kind, .. } => rows.extend([
             ("size", bytes(*main_bytes)),
@@ -92,18 +92,32 @@ fn write(out: &mut Output, status: &Status) -> Result<(), CommandError> {
         ("sessions", count(status.sessions)),
         ("messages", count(status.messages)),
     ]);
+    let on_server = matches!(status.engine, EngineStatus::Server { .. });
+    let (label, nobody) = if on_server { ("connected", "nobody else") } else { ("open in", "no other process") };
     if status.open_by.is_empty() {
-        rows.push(("open in", "no other process".to_owned()));
+        rows.push((label, nobody.to_owned()));
     }
-    rows.extend(status.open_by.iter().map(|user| ("open in", describe(user))));
+    let describe = if on_server { describe_connection } else { describe };
+    rows.extend(status.open_by.iter().map(|user| (label, describe(user))));
     out.table(&[], rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect())
 }
 
+/// A connection to the server's database; there is no lock on the whole of a store on a server.
+fn describe_connection(user: &User) -> String {
+    let mut text = visible(user.program.as_deref().unwrap_or("a program without a name")).into_owned();
+    text.push_str(&format!(" from {}", visible(user.host.as_deref().unwrap_or("the server's own host"))));
+    text.push_str(&format!(", served by process {}", user.pid));
+    if let Some(time) = user.waiting {
+        text.push_str(&format!(", has waited for a lock for up to {:.1} s", time.as_secs_f64()));
+    } else if let Some(time) = user.holding {
+        text.push_str(&format!(", has been writing for {:.1} s", time.as_secs_f64()));
+    }
+    text
+}
+
+/// A process that has the file open.
 fn describe(user: &User) -> String {
     let mut text = format!("pid {}", user.pid);
-    if let Some(host) = &user.host {
-        text.push_str(&format!(" from {}", visible(host)));
-    }
     if let Some(program) = &user.program {
         text.push_str(&format!(" ({})", visible(program)));
     }

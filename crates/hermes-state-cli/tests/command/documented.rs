@@ -48,7 +48,16 @@ fn each_json_field_is_in_the_chapter_of_its_command() {
     });
     let status = open.take(100).find(|status| status["open_by"].as_array().is_some_and(|users| !users.is_empty()));
     drop((child, stdin));
-    let documents = [
+    #[cfg(target_os = "linux")]
+    let on_server = hermes_state_testkit::shared().map(|server| {
+        let space = server.fresh();
+        let url = space.url();
+        world.run_with_input(&format!("record --session s1 --db {url}"), message).expect_code(0);
+        world.run(&format!("status --json --db {url}")).expect_code(0).json()
+    });
+    #[cfg(not(target_os = "linux"))]
+    let on_server = None;
+    let mut documents = vec![
         ("record", recorded),
         ("list", world.run("list --json").json()),
         ("show", world.run("show s1 --json").json()),
@@ -56,6 +65,7 @@ fn each_json_field_is_in_the_chapter_of_its_command() {
         ("status", status.expect("the other process is seen")),
         ("demo", world.run("demo --json").json()),
     ];
+    documents.extend(on_server.map(|status| ("status", status)));
     for (command, document) in documents {
         // The fields of a session are listed once.
         let text =

@@ -4,5 +4,6 @@ mod documented;
 mod errors;
 mod look;
 mod record;
+mod server;
 mod watch;
 mod world;

@@ -41,7 +41,7 @@ impl World {
     }
 
     fn settle(&self, command: &mut Command) {
-        for name in ["NO_COLOR", "CLICOLOR_FORCE", "CLICOLOR", "LOCALAPPDATA"] {
+        for name in ["NO_COLOR", "CLICOLOR_FORCE", "CLICOLOR", "LOCALAPPDATA", "HERMES_STATE_URL", "PGPASSWORD"] {
             command.env_remove(name);
         }
         command.env("HOME", self.home.path()).env("HERMES_HOME", self.folder()).env("TZ", "UTC").env("COLUMNS", "100");

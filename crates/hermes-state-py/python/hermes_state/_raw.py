@@ -12,7 +12,7 @@ import sqlite3
 import threading
 import time
 
-from hermes_state import _native
+from hermes_state import _native, _server
 from hermes_state._trouble import is_lock_error
 
 # Read by type checkers; importing `typing` would cost more than the whole module.
@@ -61,6 +61,8 @@ class RawConnection:
             return self._connection
 
     def _connect(self) -> sqlite3.Connection:
+        if isinstance(self._path, str):
+            raise _server.no_raw_sql(self._path)
         if str(self._path) == ":memory:":
             raise sqlite3.NotSupportedError("a store in memory is its handle's own: no second connection can reach it")
         # A path may hold characters that mean something in a URI, and the file is the store's to create.

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 
 import hermes_state as module
-from hermes_state import _home, _native, _trouble
+from hermes_state import _home, _native, _server, _trouble
 from hermes_state._log import logger
 from hermes_state._raw import RawConnection
 from hermes_state._search import SearchResults, log_if_slow
@@ -23,9 +23,13 @@ if TYPE_CHECKING:
 
 
 class SessionDB:
-    """A store of sessions and their messages, shared by all the agents of a machine.
+    """A store of sessions and their messages, shared by all the agents of a machine, or by those of many on a server.
 
-    One instance may be used from any number of threads, several instances and processes on one file.
+    One instance may be used from any number of threads, several instances and processes on one store. ``db_path`` is
+    the path of a file, or the URL of a server (``postgresql://user@host/database?schema=name``); without it the
+    environment's HERMES_STATE_URL counts, then the default path. A URL without a password takes it from PGPASSWORD.
+    The attribute ``db_path`` is a ``Path``, or the URL as text without its password. Raw SQL (``_conn``, and functions
+    passed to ``_execute_write``) needs a file.
     """
 
     MAX_TITLE_LENGTH = _native.MAX_TITLE_LENGTH
@@ -50,14 +54,17 @@ class SessionDB:
         self._write_count = 0
         self._count_lock = threading.Lock()
         try:
-            self.db_path = Path(db_path or module.DEFAULT_DB_PATH)
+            location = _server.location(db_path, module.DEFAULT_DB_PATH)
             self._native = _native.Store(
-                self.db_path,
+                location,
                 bool(read_only),
                 type(self)._WRITE_PATIENCE_S,
                 _home.sessions_json(),
                 _home.has_cjk_tokenizer(),
+                _server.password(location),
             )
+            # A path as it was given; a URL, which is text, without its password.
+            self.db_path: Path | str = self._native.path if isinstance(location, str) else location
         except Exception as error:
             module._set_last_init_error(f"{type(error).__name__}: {error}")
             raise
@@ -89,6 +96,7 @@ class SessionDB:
 
     @property
     def _conn(self) -> sqlite3.Connection | None:
+        # Raises ProgrammingError where there is no file.
         return self._raw.get()
 
     @property
@@ -105,7 +113,8 @@ class SessionDB:
 
     @property
     def _fts_cjk_loaded(self) -> bool:
-        return not self.read_only and _home.has_cjk_tokenizer()
+        # A server needs no tokenizer: it finds Chinese, Japanese and Korean text by the index of words.
+        return not self.read_only and isinstance(self.db_path, Path) and _home.has_cjk_tokenizer()
 
     @property
     def _fts_cjk_available(self) -> bool:
@@ -116,7 +125,7 @@ class SessionDB:
     def _execute_write(self, fn: Any, patience_s: float | None = None) -> Any:
         """Runs a write in one transaction: one of this class's own, or ``fn(conn)`` for raw SQL on ``_conn``.
 
-        ``fn`` may run several times and must not commit; whatever leaves it undoes its work.
+        ``fn`` may run several times and must not commit; whatever leaves it undoes its work. Raw SQL needs a file.
         """
         native = isinstance(fn, _native.Write)
         patience = patience_s
@@ -142,7 +151,7 @@ class SessionDB:
             logger().warning("upkeep after a write failed: %s", error)
 
     def _try_wal_checkpoint(self) -> None:
-        """Merges the log into the file as far as that makes nobody wait."""
+        """Merges the log into the file as far as that makes nobody wait; a server sees to that by itself."""
         try:
             self._native.checkpoint()
         except Exception as error:

@@ -1,5 +1,6 @@
 //! Backends: what a store runs on. Everything above speaks to one through the traits here.
 
+pub(crate) mod location;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
 pub(crate) mod sqlite;
@@ -73,6 +74,7 @@ pub(crate) struct Opening {
     pub(crate) sessions_json: Option<PathBuf>,
     pub(crate) cjk: bool,
     /// The password for a server whose URL has none.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code, reason = "only servers ask for one"))]
     pub(crate) password: Option<String>,
 }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::location::is_url;
 use super::{Opening, sqlite};
 #[cfg(not(feature = "postgres"))]
 use crate::error::{Error, ServerTrouble};
@@ -45,7 +46,7 @@ impl Store {
         #[cfg(feature = "postgres")]
         return Ok((Store::Server(postgres::store::Store::open(location, opening)?), Vec::new()));
         #[cfg(not(feature = "postgres"))]
-        Err(Error::Server { path: Path::new("postgresql://").to_owned(), trouble: ServerTrouble::NotBuilt })
+        Err(Error::Server { path: "postgresql://…".into(), trouble: ServerTrouble::NotBuilt })
     }
 
     /// The file, or the URL without its password.
@@ -95,13 +96,4 @@ impl Store {
     pub(crate) fn write_lock_holder(&self) -> Option<Holder> {
         on_engine!(self, store => store.write_lock_holder())
     }
-}
-
-#[cfg(feature = "postgres")]
-use postgres::url::is_url;
-
-/// Without a client for servers a URL is told from a file by its scheme alone.
-#[cfg(not(feature = "postgres"))]
-fn is_url(location: &Path) -> bool {
-    location.to_str().is_some_and(|text| text.starts_with("postgres:") || text.starts_with("postgresql:"))
 }

@@ -1,4 +1,8 @@
 //! Searching, as far as it is the same on every engine: what people type, what it means, and how text is cut into words.
+#![cfg_attr(
+    not(feature = "postgres"),
+    allow(dead_code, reason = "words, marks and terms of a file's search are SQLite's; a server's are made here")
+)]
 
 pub(crate) mod cjk;
 pub(crate) mod expression;

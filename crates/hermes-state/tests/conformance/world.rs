@@ -4,7 +4,9 @@ use std::ops::Deref;
 use std::process::Command;
 
 use hermes_state::{NewSession, SessionDb};
-use hermes_state_testkit::{Space, shared};
+use hermes_state_testkit::Space;
+#[cfg(feature = "postgres")]
+use hermes_state_testkit::shared;
 
 /// Defines, for each of these functions, a test on a file and one on a server.
 macro_rules! on_each_engine {
@@ -31,6 +33,7 @@ pub(crate) struct World {
 
 enum Home {
     File(tempfile::TempDir),
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code, reason = "there is only the file"))]
     Server(Space),
 }
 
@@ -50,6 +53,7 @@ impl World {
     }
 
     /// `None`, after saying so, where there is no server.
+    #[cfg(feature = "postgres")]
     pub(crate) fn on_a_server() -> Option<Self> {
         Some(Self::at(Home::Server(shared()?.fresh())))
     }

@@ -23,7 +23,7 @@ const OLDEST: u32 = 140_000;
 
 /// How long a write waits for a lock before its transaction is given up and tried anew. In between the writes whose
 /// patience is over are answered, and withdrawn ones taken out.
-const LOCK_TIMEOUT: &str = "2s";
+pub(super) const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -272,7 +272,7 @@ impl Attempt<'_> {
             Role::Reader => {
                 settings.extend([("default_transaction_read_only", "on".to_owned()), ("jit", "off".to_owned())])
             }
-            Role::Writer => settings.push(("lock_timeout", LOCK_TIMEOUT.to_owned())),
+            Role::Writer => settings.push(("lock_timeout", format!("{}ms", LOCK_TIMEOUT.as_millis()))),
         }
         let settings: Vec<String> =
             settings.iter().map(|(name, value)| format!("set_config('{name}', '{value}', false)")).collect();

@@ -5,11 +5,18 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use uuid::{NoContext, Timestamp, Uuid};
 
+use super::connect::LOCK_TIMEOUT;
 use super::session::Session;
 use super::transaction::ServerTransaction;
 use crate::backend::{Attempt, Operation, WriteEngine};
 use crate::error::{Error, Holder, Result};
 use crate::transaction::Transaction;
+
+/// The least for a write whose patience is over or next to nothing; it is one attempt all the same.
+const SHORTEST_LOCK_TIMEOUT: Duration = Duration::from_millis(50);
+
+/// How much longer than for a lock the server is waited for.
+const ANSWER_AFTER_LOCK: Duration = Duration::from_millis(500);
 
 /// After so many commits what was noted of long finished writes is cleared away, so many rows at a time.
 const COMMITS_PER_CLEARING: u64 = 256;
@@ -86,11 +93,19 @@ impl WriteEngine for PostgresEngine {
         } else {
             "SERIALIZABLE"
         };
-        let deadline = writes.iter().map(|write| write.deadline).max().unwrap_or_else(Instant::now);
+        let now = Instant::now();
+        let deadline = writes.iter().map(|write| write.deadline).max().unwrap_or(now);
+        // The server gives up waiting for a lock before this side gives up waiting for the server: otherwise a lock
+        // could not be told from a server that is gone.
+        let lock_timeout = deadline.saturating_duration_since(now).clamp(SHORTEST_LOCK_TIMEOUT, LOCK_TIMEOUT);
         self.open = true;
         self.session.begin(
-            &format!("BEGIN ISOLATION LEVEL {isolation}"),
-            deadline.max(Instant::now() + Duration::from_millis(500)),
+            &if lock_timeout < LOCK_TIMEOUT {
+                format!("BEGIN ISOLATION LEVEL {isolation}; SET LOCAL lock_timeout = {}", lock_timeout.as_millis())
+            } else {
+                format!("BEGIN ISOLATION LEVEL {isolation}")
+            },
+            deadline.max(now + lock_timeout) + ANSWER_AFTER_LOCK,
         )?;
         let ids: Vec<Uuid> = writes.iter().map(|write| write.write).collect();
         let number = |write: &Attempt| i64::try_from(write.number).unwrap_or(i64::MAX);
@@ -160,7 +175,9 @@ impl WriteEngine for PostgresEngine {
     }
 
     fn busy(&self, waited: Duration, holder: Option<Holder>, perhaps_stored: bool) -> Error {
-        if perhaps_stored || self.session.absence().is_some() {
+        // Somebody was seen in the way, on another connection, of a server that seemed not to answer.
+        let gone = self.session.absence().is_some() && holder.is_none();
+        if perhaps_stored || gone {
             self.session.unreachable(perhaps_stored)
         } else {
             Error::LockedOnServer { path: self.session.path(), waited, holder }

@@ -205,7 +205,6 @@ impl Session {
     pub(super) fn begin(&mut self, statement: &str, deadline: Instant) -> Result<()> {
         self.deadline = deadline;
         self.passing = false;
-        self.holder = None;
         self.send_batch(statement)
     }
 
@@ -214,7 +213,7 @@ impl Session {
         self.passing
     }
 
-    /// Who was in the way of the transaction, if one was asked for.
+    /// Who was last seen in the way of what is being tried.
     pub(super) fn holder(&self) -> Option<Holder> {
         self.holder.clone()
     }
@@ -222,7 +221,10 @@ impl Session {
     /// Ends the transaction with COMMIT; everything sent before is answered when this returns.
     pub(super) fn commit(&mut self) -> Result<()> {
         self.send_batch("COMMIT")?;
-        self.receive_all()
+        self.receive_all()?;
+        // Kept until now: an attempt may end before it has asked again who is in its way.
+        self.holder = None;
+        Ok(())
     }
 
     /// Ends the transaction with ROLLBACK, whatever became of it.
@@ -399,20 +401,37 @@ impl Session {
         self.wait(None)?;
         let Some(link) = &mut self.link else { return Err(self.lost()) };
         let (client, text) = (link.client.clone(), translate(sql).into_owned());
-        let prepared =
-            self.runtime.block_on(async { tokio::time::timeout_at(self.deadline.into(), client.prepare(&text)).await });
-        match prepared {
-            Ok(Ok(statement)) => {
-                link.statements.insert(sql.to_owned(), statement.clone());
+        // Where a table is locked as a whole, preparing waits for it already.
+        match self.answer(async move { client.prepare(&text).await }) {
+            Some(Ok(statement)) => {
+                if let Some(link) = &mut self.link {
+                    link.statements.insert(sql.to_owned(), statement.clone());
+                }
                 Ok(statement)
             }
-            Ok(Err(error)) => Err(self.failed(&error)),
-            Err(_) => {
+            Some(Err(error)) => Err(self.failed(&error)),
+            None => {
                 self.passing = true;
                 self.lose("the server does not answer");
                 Err(self.lost())
             }
         }
+    }
+
+    /// Waits for an answer until the deadline; if it takes long, asks meanwhile who is in its way.
+    fn answer<T>(&mut self, asked: impl Future<Output = T>) -> Option<T> {
+        let mut asked = std::pin::pin!(asked);
+        let soon = self.deadline.min(Instant::now() + OBSERVE_AFTER);
+        for until in [soon, self.deadline] {
+            let answered = self.runtime.block_on(async { tokio::time::timeout_at(until.into(), asked.as_mut()).await });
+            if let Ok(answer) = answered {
+                return Some(answer);
+            }
+            if until < self.deadline {
+                self.observe();
+            }
+        }
+        None
     }
 
     fn failed(&mut self, error: &tokio_postgres::Error) -> Error {

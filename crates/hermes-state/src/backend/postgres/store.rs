@@ -61,7 +61,7 @@ enum Access {
 impl Store {
     /// Opens the store at `location`, or joins the one that this process has open there.
     pub(crate) fn open(location: &Path, opening: &Opening) -> Result<Arc<Self>> {
-        let refused = |trouble| Error::Server { path: "postgresql:".into(), trouble };
+        let refused = |trouble| Error::Server { path: "postgresql://…".into(), trouble };
         let url =
             location.to_str().ok_or_else(|| refused(ServerTrouble::BadUrl("the URL is not valid UTF-8".into())))?;
         let mut address = Address::parse(url).map_err(refused)?;

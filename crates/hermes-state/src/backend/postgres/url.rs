@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio_postgres::Config;
@@ -87,20 +87,6 @@ pub(crate) struct Address {
     ssl_mode: SslMode,
     roots: Option<Roots>,
     connect_timeout: Duration,
-}
-
-/// Whether a store's location is the URL of a server, well-formed or not, and not the path of a file. Whatever begins
-/// like one counts, also with slashes lost on the way: a typo must not become a file of that name.
-pub(crate) fn is_url(location: &Path) -> bool {
-    let Some(text) = location.to_str() else { return false };
-    let text = text.trim_start().to_ascii_lowercase();
-    let ours = ["postgresql", "postgres"].iter().filter_map(|scheme| text.strip_prefix(scheme));
-    if ours.into_iter().any(|rest| rest.starts_with(':') || rest.starts_with("//")) {
-        return true;
-    }
-    text.split_once("://").is_some_and(|(scheme, _)| {
-        scheme != "file" && !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_alphabetic())
-    })
 }
 
 fn bad(reason: impl Into<String>) -> ServerTrouble {

@@ -14,29 +14,6 @@ fn refused(url: &str) -> String {
 }
 
 #[test]
-fn whatever_begins_like_a_url_is_none_of_a_file() {
-    for url in [
-        "postgresql://h/d",
-        "postgres://h",
-        "PostgreSQL://h",
-        " postgresql://h",
-        "postgresql:/h/d",
-        "postgresql:h",
-        "postgres:",
-        "postgresql//h/d",
-        "mysql://h",
-        "postgress://h",
-    ] {
-        assert!(is_url(Path::new(url)), "{url}");
-    }
-    for path in
-        ["state.db", "/a/postgresql/state.db", "postgresql.db", "postgres", "./postgresql:x", "C:\\x", "file:///x"]
-    {
-        assert!(!is_url(Path::new(path)), "{path}");
-    }
-}
-
-#[test]
 fn typos_are_refused_and_not_guessed_at() {
     for url in ["postgresql:/h/d", "postgresql:h", "postgresql//h/d", "mysql://h/d", "postgresql:///d", "postgresql://"]
     {

@@ -394,8 +394,9 @@ fn a_server_takes_and_finds_what_is_long_or_odd() {
     let conditions = [("京都", vec![4]), ("東西湖", vec![4]), ("西東", vec![])];
     for (term, _) in &conditions {
         let mut statement = Statement::default();
-        let sql =
-            query(with_tokenizer(|tokenizer| narrow(&Condition::of_words(term), tokenizer, &mut statement)).unwrap());
+        let sql = ids_query(
+            with_tokenizer(|tokenizer| narrow(&Condition::of_words(term), tokenizer, &mut statement)).unwrap(),
+        );
         script += &ask(&sql, &statement);
     }
     let answers = server.run(&script);
