@@ -91,7 +91,7 @@ impl<E: WriteEngine> Gate<E> {
                     if interrupt()
                         && let Some(withdrawn) = self.withdraw(id)
                     {
-                        return Err(Error::Interrupted { perhaps_stored: withdrawn.job.kept() > 0 });
+                        return Err(Error::Interrupted { perhaps_stored: withdrawn.job.is_perhaps_stored() });
                     }
                 }
             }
@@ -176,7 +176,13 @@ impl<E: WriteEngine> Gate<E> {
                 Err(error) => {
                     engine.end();
                     for pending in self.take_writes(usize::MAX) {
-                        pending.job.conclude(Err(error.clone()));
+                        // That an earlier attempt may have stored it matters more than what is in the way now.
+                        let error = if pending.job.is_perhaps_stored() {
+                            engine.busy(pending.since.elapsed(), None, true)
+                        } else {
+                            error.clone()
+                        };
+                        pending.job.conclude(Err(error));
                     }
                     return;
                 }
@@ -225,23 +231,29 @@ impl<E: WriteEngine> Gate<E> {
             let holder = engine.holder();
             for pending in overdue {
                 let waited = now.duration_since(pending.since);
-                let perhaps_stored = pending.job.kept() > 0;
+                let perhaps_stored = pending.job.is_perhaps_stored();
                 pending.job.conclude(Err(engine.busy(waited, holder.clone(), perhaps_stored)));
             }
         }
         more
     }
 
-    /// The writes at the head of the queue, at most `most`, one only if it has to go alone.
+    /// The first write of the queue and those that may share its commit, at most `most`; one only if it has to go alone.
+    /// Others are passed over: all of them are being waited for, so that none needs to come before another.
     fn take_writes(&self, most: usize) -> Vec<Pending> {
         let mut queue = self.queue();
-        let mut taken = Vec::new();
+        let mut taken: Vec<Pending> = Vec::new();
+        let mut at = 0;
         while taken.len() < most {
-            match queue.entries.front() {
-                Some(Entry::Write(pending)) if !pending.alone || taken.is_empty() => {}
-                _ => break,
+            let Some(Entry::Write(pending)) = queue.entries.get(at) else { break };
+            let fits = taken.first().is_none_or(|first| {
+                !first.alone && !pending.alone && E::may_share(first.job.operation(), pending.job.operation())
+            });
+            if !fits {
+                at += 1;
+                continue;
             }
-            let Some(Entry::Write(pending)) = queue.entries.pop_front() else { unreachable!("seen above") };
+            let Some(Entry::Write(pending)) = queue.entries.remove(at) else { unreachable!("seen above") };
             let alone = pending.alone;
             taken.push(pending);
             if alone {
@@ -262,10 +274,14 @@ impl<E: WriteEngine> Gate<E> {
             }
         };
         let mut rest = Vec::with_capacity(group.len());
-        for pending in group {
+        for mut pending in group {
             match stored.iter().find(|stored| stored.write == pending.id) {
                 Some(stored) => pending.job.conclude_with_kept(stored.number),
-                None => rest.push(pending),
+                None => {
+                    // It was noted in this transaction, which no earlier attempt of it has survived.
+                    pending.job.forget();
+                    rest.push(pending);
+                }
             }
         }
         if rest.is_empty() {
@@ -327,12 +343,16 @@ impl<E: WriteEngine> Gate<E> {
             }
             Err(_) if engine.is_passing() => {
                 engine.rollback();
-                // Nobody knows yet whether this was the end of it: the next attempt will find out.
-                group.iter_mut().for_each(|pending| pending.job.keep());
+                if engine.is_unseen() {
+                    // Nobody knows yet whether this was the end of it: the next attempt will find out.
+                    group.iter_mut().for_each(|pending| pending.job.keep());
+                }
                 self.again(group.into_iter(), false);
                 self.expire(engine);
                 return;
             }
+            // What was sent and not waited for may fail now, and is one write's fault.
+            Err(error) if !E::SAVEPOINTS => return self.give_up(engine, group, &error),
             Err(error) => {
                 engine.rollback();
                 Err(error)

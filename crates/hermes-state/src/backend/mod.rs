@@ -110,6 +110,16 @@ pub(crate) trait WriteEngine: 'static {
     /// conflict with another transaction. They are then tried again.
     fn is_passing(&self) -> bool;
 
+    /// After a commit that failed: whether the transaction may have been committed all the same.
+    fn is_unseen(&self) -> bool {
+        false
+    }
+
+    /// Whether two kinds of writes may be committed together.
+    fn may_share(_: Operation, _: Operation) -> bool {
+        true
+    }
+
     /// Commits durably, and checks that what was committed is in the store that others see. `false`: readers were in
     /// the way until `until`; the transaction is still open.
     fn commit(&mut self, until: Instant) -> Result<bool>;

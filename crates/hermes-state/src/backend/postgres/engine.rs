@@ -13,7 +13,13 @@ use crate::transaction::Transaction;
 
 /// How long a statement waits for a lock before the transaction is given up and tried anew. In between the writes whose
 /// patience is over are answered, and withdrawn ones taken out.
-const LOCK_TIMEOUT_MS: u32 = 2000;
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
+/// Also who has no time to wait makes one attempt.
+const SHORTEST_LOCK_TIMEOUT: Duration = Duration::from_millis(50);
+
+/// For how much longer than the patience of a write its transaction is waited for: it would be a pity to leave a commit
+/// on its way, and the server's own word on a lock comes first.
+const GRACE: Duration = Duration::from_millis(500);
 
 /// After so many commits what was noted of long finished writes is cleared away, so many rows at a time.
 const COMMITS_PER_CLEARING: u64 = 256;
@@ -29,6 +35,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(40);
 pub(super) struct PostgresEngine {
     session: Session,
     open: bool,
+    /// Whether the end of the last transaction was not seen.
+    unseen: bool,
     conflicts: u32,
     commits: u64,
 }
@@ -36,7 +44,7 @@ pub(super) struct PostgresEngine {
 impl PostgresEngine {
     /// Takes over a session, connected or not.
     pub(super) fn new(session: Session) -> Self {
-        Self { session, open: false, conflicts: 0, commits: 0 }
+        Self { session, open: false, unseen: false, conflicts: 0, commits: 0 }
     }
 
     /// Some time after a conflict, longer the more there were, and different for everybody.
@@ -79,11 +87,17 @@ impl WriteEngine for PostgresEngine {
         } else {
             "SERIALIZABLE"
         };
-        let deadline = writes.iter().map(|write| write.deadline).max().unwrap_or_else(Instant::now);
+        // The most hurried decides: whoever is more patient tries again.
+        let now = Instant::now();
+        let left = writes.iter().map(|write| write.deadline.saturating_duration_since(now)).min().unwrap_or_default();
+        let lock_timeout = left.clamp(SHORTEST_LOCK_TIMEOUT, LOCK_TIMEOUT);
         self.open = true;
         self.session.begin(
-            &format!("BEGIN ISOLATION LEVEL {isolation}; SET LOCAL lock_timeout = {LOCK_TIMEOUT_MS}"),
-            deadline.max(Instant::now() + Duration::from_millis(500)),
+            &format!(
+                "BEGIN ISOLATION LEVEL {isolation}; SET LOCAL lock_timeout = {}",
+                lock_timeout.as_millis()
+            ),
+            now + left + GRACE,
         )?;
         let ids: Vec<Uuid> = writes.iter().map(|write| write.write).collect();
         let numbers: Vec<i64> = writes.iter().map(|write| i64::try_from(write.number).unwrap_or(i64::MAX)).collect();
@@ -121,8 +135,17 @@ impl WriteEngine for PostgresEngine {
         self.session.is_passing()
     }
 
+    fn is_unseen(&self) -> bool {
+        self.unseen
+    }
+
+    fn may_share(one: Operation, other: Operation) -> bool {
+        (one == Operation::Transcript) == (other == Operation::Transcript)
+    }
+
     fn commit(&mut self, _: Instant) -> Result<bool> {
-        self.session.commit()?;
+        self.unseen = false;
+        self.session.commit(&mut self.unseen)?;
         self.open = false;
         self.conflicts = 0;
         self.commits += 1;
