@@ -177,8 +177,14 @@ fn conflicts_between_processes_and_threads_reach_no_caller_and_leave_everything_
     }
     println!("{wins} titles won in {:.1} s", started.elapsed().as_secs_f64());
     // A title belongs to one session, a parent's folder came to every child, and no message was counted twice.
-    assert_eq!(world.psql("SELECT title FROM sessions WHERE title IS NOT NULL GROUP BY title HAVING count(*) > 1;"), "");
-    assert_eq!(world.psql("SELECT count(*) FROM sessions WHERE id LIKE 'child%' AND cwd IS DISTINCT FROM '/work';"), "0");
+    assert_eq!(
+        world.psql("SELECT title FROM sessions WHERE title IS NOT NULL GROUP BY title HAVING count(*) > 1;"),
+        ""
+    );
+    assert_eq!(
+        world.psql("SELECT count(*) FROM sessions WHERE id LIKE 'child%' AND cwd IS DISTINCT FROM '/work';"),
+        "0"
+    );
     assert_eq!(world.psql("SELECT count(*) FROM sessions WHERE id LIKE 'child%';"), "10");
     let miscounted =
         "SELECT id FROM sessions s WHERE message_count <> (SELECT count(*) FROM messages m WHERE m.session_id = s.id);";

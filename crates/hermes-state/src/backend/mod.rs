@@ -84,6 +84,8 @@ pub(crate) struct Attempt {
     pub(crate) operation: Operation,
     /// When the patience of its caller ends.
     pub(crate) deadline: Instant,
+    /// Whether an earlier transaction with it met somebody's lock.
+    pub(crate) apart: bool,
 }
 
 /// The write side of a backend as the gate drives it, on one thread.
@@ -109,6 +111,11 @@ pub(crate) trait WriteEngine: 'static {
     /// Whether what ended the transaction passes and has nothing to do with its writes: a connection that broke, a
     /// conflict with another transaction. They are then tried again.
     fn is_passing(&self) -> bool;
+
+    /// Whether it was somebody's lock on a part of the store, which others need not wait for.
+    fn is_locked(&self) -> bool {
+        false
+    }
 
     /// After a commit that failed: whether the transaction may have been committed all the same.
     fn is_unseen(&self) -> bool {

@@ -54,7 +54,8 @@ impl World {
             .expect("psql");
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let mut input = child.stdin.take().expect("piped");
-        writeln!(input, "SET search_path TO hermes;\n{statements}\nSELECT 'is-' || pg_backend_pid();").expect("listens");
+        writeln!(input, "SET search_path TO hermes;\n{statements}\nSELECT 'is-' || pg_backend_pid();")
+            .expect("listens");
         let pid = loop {
             let line = lines.next().expect("an answer").expect("text");
             if let Some(pid) = line.strip_prefix("is-") {

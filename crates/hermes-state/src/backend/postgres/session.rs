@@ -64,6 +64,17 @@ pub(super) struct Absence {
     pub(super) trouble: Option<ServerTrouble>,
 }
 
+/// What passes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Passing {
+    /// There is no connection.
+    Lost,
+    /// The server undid the transaction in favour of another.
+    Conflict,
+    /// Somebody held a lock for too long.
+    Locked,
+}
+
 /// A connection with its thread's runtime.
 pub(super) struct Session {
     address: Arc<Address>,
@@ -76,7 +87,7 @@ pub(super) struct Session {
     /// Until when answers are waited for.
     deadline: Instant,
     /// Why the transaction is over, if it is for a reason that passes.
-    passing: bool,
+    passing: Option<Passing>,
     /// Who was seen in the way of a statement, and when.
     holder: Option<(Holder, Instant)>,
     /// The last field: connections are dropped before what drives them.
@@ -118,7 +129,7 @@ impl Session {
             pause: PAUSE,
             sent: 0,
             deadline: Instant::now(),
-            passing: false,
+            passing: None,
             holder: None,
         })
     }
@@ -218,9 +229,9 @@ impl Session {
 
     /// The connection is given up with what is on its way: nobody will wait for it.
     fn unanswered(&mut self, why: &Unanswered) -> Error {
-        self.passing = true;
         match why {
             Unanswered::Late if self.holder().is_some() => {
+                self.passing = Some(Passing::Locked);
                 self.link = None;
                 self.let_go();
                 self.locked()
@@ -243,7 +254,7 @@ impl Session {
         ask: impl AsyncFnOnce(&mut Client) -> std::result::Result<T, E>,
     ) -> Result<T> {
         self.deadline = deadline;
-        self.passing = false;
+        self.passing = None;
         let answer = self.attend(async |link| match Arc::get_mut(&mut link.client) {
             Some(client) => Some(ask(client).await),
             None => None,
@@ -259,13 +270,23 @@ impl Session {
     /// `deadline`.
     pub(super) fn begin(&mut self, statement: &str, deadline: Instant) -> Result<()> {
         self.deadline = deadline;
-        self.passing = false;
+        self.passing = None;
         self.send_batch(statement)
     }
 
     /// Whether the transaction came to an end that passes and has nothing to do with what it did.
     pub(super) fn is_passing(&self) -> bool {
-        self.passing
+        self.passing.is_some()
+    }
+
+    /// Whether it had to make way for another transaction.
+    pub(super) fn has_conflicted(&self) -> bool {
+        self.passing == Some(Passing::Conflict)
+    }
+
+    /// Whether it waited too long for somebody's lock.
+    pub(super) fn is_locked(&self) -> bool {
+        self.passing == Some(Passing::Locked)
     }
 
     /// Who was in the way of a statement just now, if one was seen.
@@ -445,12 +466,15 @@ impl Session {
         match failure {
             Failure::Failed(error) => error,
             Failure::Lost(message) => {
-                self.passing = true;
                 self.lose(&message);
                 self.lost()
             }
-            Failure::Retry | Failure::Locked => {
-                self.passing = true;
+            Failure::Retry => {
+                self.passing = Some(Passing::Conflict);
+                self.locked()
+            }
+            Failure::Locked => {
+                self.passing = Some(Passing::Locked);
                 self.locked()
             }
         }
@@ -462,7 +486,7 @@ impl Session {
 
     /// The error for a connection that is not there.
     fn lost(&mut self) -> Error {
-        self.passing = true;
+        self.passing = Some(Passing::Lost);
         self.unreachable(false)
     }
 

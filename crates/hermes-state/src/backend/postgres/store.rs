@@ -225,7 +225,11 @@ fn reach(session: &mut Session, started: Instant, patience: Duration) -> Result<
 
 /// Runs what an opening has to ask, again as long as there is patience when the connection breaks or others are in the
 /// way.
-fn opening<T>(session: &mut Session, patience: Duration, ask: impl Fn(&mut Session, Instant) -> Result<T>) -> Result<T> {
+fn opening<T>(
+    session: &mut Session,
+    patience: Duration,
+    ask: impl Fn(&mut Session, Instant) -> Result<T>,
+) -> Result<T> {
     let started = Instant::now();
     loop {
         reach(session, started, patience)?;

@@ -99,7 +99,9 @@ async fn look(observer: &mut Option<Connected>, address: &Address, process: i32)
     if observer.is_none() {
         match connect::connect(address, Role::Reader).await {
             Ok(connected) => *observer = Some(connected),
-            Err(ConnectError::Permanent(_) | ConnectError::Transient { trouble: ServerTrouble::Unavailable { .. }, .. }) => {
+            Err(
+                ConnectError::Permanent(_) | ConnectError::Transient { trouble: ServerTrouble::Unavailable { .. }, .. },
+            ) => {
                 return Some(Seen::Closed);
             }
             Err(ConnectError::Transient { .. }) => return None,
