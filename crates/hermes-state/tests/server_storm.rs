@@ -80,7 +80,7 @@ fn a_server_killed_three_times_under_three_hosts_loses_doubles_and_disorders_no_
         })
         .collect();
     drop(acknowledged);
-    let storm = lasting(24);
+    let storm = lasting(21);
     let started = Instant::now();
     for kill in 1..=3 {
         std::thread::sleep((storm * kill / 4).saturating_sub(started.elapsed()));
@@ -121,7 +121,7 @@ fn connections_cut_at_random_points_lose_double_and_disorder_no_acknowledged_mes
         .collect();
     drop(acknowledged);
     proxy.cut_randomly(true);
-    std::thread::sleep(lasting(20));
+    std::thread::sleep(lasting(16));
     proxy.cut_randomly(false);
     writers.into_iter().for_each(Writers::stop);
     let recovered: u64 = in_schema(&server, "SELECT last_value FROM recovered;").parse().expect("a number");

@@ -161,11 +161,10 @@ impl Store {
     pub(crate) fn status(&self) -> Result<Status> {
         let (address, read_only) = (self.address.clone(), self.gate().is_err());
         self.readers.run(move |reader, reply| {
-            let deadline = Instant::now() + READING;
-            let connected = reader.session.connect(deadline);
-            reply(connected.and_then(|_| {
-                reader.session.directly(deadline, async |client| status::read(client, &address, read_only).await)
-            }));
+            let asked = asking(&mut reader.session, READING, |session, deadline| {
+                session.directly(deadline, async |client| status::read(client, &address, read_only).await)
+            });
+            reply(asked);
         })
     }
 
@@ -223,13 +222,9 @@ fn reach(session: &mut Session, started: Instant, patience: Duration) -> Result<
     }
 }
 
-/// Runs what an opening has to ask, again as long as there is patience when the connection breaks or others are in the
+/// Runs what has to be asked outside of the store's transactions, again as long as there is patience when the connection breaks or others are in the
 /// way.
-fn opening<T>(
-    session: &mut Session,
-    patience: Duration,
-    ask: impl Fn(&mut Session, Instant) -> Result<T>,
-) -> Result<T> {
+fn asking<T>(session: &mut Session, patience: Duration, ask: impl Fn(&mut Session, Instant) -> Result<T>) -> Result<T> {
     let started = Instant::now();
     loop {
         reach(session, started, patience)?;
@@ -243,14 +238,14 @@ fn opening<T>(
 
 fn inspect(session: &mut Session, patience: Duration) -> Result<Inspection> {
     let address = session.address().clone();
-    opening(session, patience, |session, deadline| {
+    asking(session, patience, |session, deadline| {
         session.directly(deadline, async |client| schema::inspect_only(client, &address).await)
     })
 }
 
 fn open_to_write(address: Arc<Address>, patience: Duration) -> Result<(PostgresEngine, Inspection)> {
     let mut session = Session::new(address.clone(), Role::Writer)?;
-    let found = opening(&mut session, patience, |session, deadline| {
+    let found = asking(&mut session, patience, |session, deadline| {
         session.directly(deadline, async |client| schema::bring_up_to_date(client, &address).await)
     })?;
     Ok((PostgresEngine::new(session), found))
