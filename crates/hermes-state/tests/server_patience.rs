@@ -316,6 +316,19 @@ fn opening_rides_out_a_server_that_comes_back_and_ends_with_a_patience_that_a_si
 }
 
 #[test]
+fn an_opening_that_meets_a_lock_ends_with_its_patience_and_names_who_holds_it() {
+    let Some(world) = World::make() else { return };
+    let other = world.other_session("BEGIN; LOCK TABLE schema_version;");
+    let (error, waited) = fails(|| OpenOptions::new().patience(patience(3.0)).open(&world.url));
+    assert_locked(&error, waited, 2.9..4.5, other.pid);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| SessionDb::open(&world.url));
+        drop(other);
+        waiting.join().expect("no panic").expect("opens");
+    });
+}
+
+#[test]
 fn closing_while_the_server_is_away_waits_no_longer_than_the_writes_do() {
     let Some((world, proxy, url)) = proxied() else { return };
     for swallows in [false, true] {
