@@ -182,7 +182,7 @@ fn conflicts_between_processes_and_threads_reach_no_caller_and_leave_everything_
         ""
     );
     assert_eq!(
-        world.psql("SELECT count(*) FROM sessions WHERE id LIKE 'child%' AND cwd IS DISTINCT FROM '/work';"),
+        world.psql("SELECT count(*) FROM sessions WHERE id LIKE 'child%' AND cwd IS DISTINCT FROM '/project';"),
         "0"
     );
     assert_eq!(world.psql("SELECT count(*) FROM sessions WHERE id LIKE 'child%';"), "10");
@@ -203,7 +203,7 @@ fn quarrel(url: &Path, name: &str) {
             scope.spawn(move || {
                 for n in 0..20 {
                     let (parent, child) = (format!("parent{}", n % 2), format!("child{}", (n + thread) % 10));
-                    db.create_session(NewSession::new(parent.as_str(), "cli").cwd("/work")).expect("creates");
+                    db.create_session(NewSession::new(parent.as_str(), "cli").cwd("/project")).expect("creates");
                     let new = NewSession::new(child.as_str(), "cli").parent_session_id(parent.as_str());
                     db.create_session(new).expect("creates");
                     match db.set_session_title(child.as_str(), Some(&format!("title {}", n % 3))) {
