@@ -39,6 +39,8 @@ pub(crate) struct Gate<E> {
 
 struct Queue<E> {
     entries: VecDeque<Entry<E>>,
+    /// Whether the last group was one that lives apart; then one that does not comes first.
+    apart_last: bool,
     /// Set once: no more entries are taken, the thread serves what is there and leaves.
     closed: bool,
 }
@@ -57,11 +59,17 @@ struct Pending {
     id: Uuid,
     /// Whether it has to be committed without company, after company failed with it.
     alone: bool,
+    /// Whether a transaction with it met somebody's lock on a part of the store: from then on it shares commits only with
+    /// what changes the same part, and others are not held up.
+    apart: bool,
 }
 
 impl<E: WriteEngine> Gate<E> {
     pub(crate) fn new() -> Self {
-        Self { queue: Mutex::new(Queue { entries: VecDeque::new(), closed: false }), arrived: Condvar::new() }
+        Self {
+            queue: Mutex::new(Queue { entries: VecDeque::new(), apart_last: false, closed: false }),
+            arrived: Condvar::new(),
+        }
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue<E>> {
@@ -81,7 +89,7 @@ impl<E: WriteEngine> Gate<E> {
         let job = Box::new(Typed::new(write, reply));
         // Without the shared counter of `now_v7`: a fork while another thread has its mutex would leave it locked.
         let id = Uuid::new_v7(Timestamp::now(NoContext));
-        self.push(Entry::Write(Pending { job, since, deadline: since + patience, id, alone: false }));
+        self.push(Entry::Write(Pending { job, since, deadline: since + patience, id, alone: false, apart: false }));
         let Some(interrupt) = interrupt else { return answer.recv().unwrap_or_else(|_| Err(unanswered())) };
         loop {
             match answer.recv_timeout(ASK) {
@@ -91,7 +99,7 @@ impl<E: WriteEngine> Gate<E> {
                     if interrupt()
                         && let Some(withdrawn) = self.withdraw(id)
                     {
-                        return Err(Error::Interrupted { perhaps_stored: withdrawn.job.kept() > 0 });
+                        return Err(Error::Interrupted { perhaps_stored: withdrawn.job.is_perhaps_stored() });
                     }
                 }
             }
@@ -176,7 +184,13 @@ impl<E: WriteEngine> Gate<E> {
                 Err(error) => {
                     engine.end();
                     for pending in self.take_writes(usize::MAX) {
-                        pending.job.conclude(Err(error.clone()));
+                        // That an earlier attempt may have stored it matters more than what is in the way now.
+                        let error = if pending.job.is_perhaps_stored() {
+                            engine.busy(pending.since.elapsed(), None, true)
+                        } else {
+                            error.clone()
+                        };
+                        pending.job.conclude(Err(error));
                     }
                     return;
                 }
@@ -225,29 +239,38 @@ impl<E: WriteEngine> Gate<E> {
             let holder = engine.holder();
             for pending in overdue {
                 let waited = now.duration_since(pending.since);
-                let perhaps_stored = pending.job.kept() > 0;
+                let perhaps_stored = pending.job.is_perhaps_stored();
                 pending.job.conclude(Err(engine.busy(waited, holder.clone(), perhaps_stored)));
             }
         }
         more
     }
 
-    /// The writes at the head of the queue, at most `most`, one only if it has to go alone.
+    /// The first write of the queue and those that may share its commit, at most `most`; one only if it has to go alone.
+    /// Others are passed over: all of them are being waited for, so that none needs to come before another.
     fn take_writes(&self, most: usize) -> Vec<Pending> {
         let mut queue = self.queue();
-        let mut taken = Vec::new();
+        let writes = queue.entries.iter().map_while(|entry| match entry {
+            Entry::Write(pending) => Some(pending),
+            Entry::Task(_) => None,
+        });
+        let near = writes.map(|pending| pending.apart).position(|apart| !apart);
+        let mut at = near.filter(|_| queue.apart_last).unwrap_or(0);
+        let mut taken: Vec<Pending> = Vec::new();
         while taken.len() < most {
-            match queue.entries.front() {
-                Some(Entry::Write(pending)) if !pending.alone || taken.is_empty() => {}
-                _ => break,
+            let Some(Entry::Write(pending)) = queue.entries.get(at) else { break };
+            if !taken.first().is_none_or(|first| first.may_share::<E>(pending)) {
+                at += 1;
+                continue;
             }
-            let Some(Entry::Write(pending)) = queue.entries.pop_front() else { unreachable!("seen above") };
+            let Some(Entry::Write(pending)) = queue.entries.remove(at) else { unreachable!("seen above") };
             let alone = pending.alone;
             taken.push(pending);
             if alone {
                 break;
             }
         }
+        queue.apart_last = taken.first().is_some_and(|first| first.apart);
         taken
     }
 
@@ -262,10 +285,14 @@ impl<E: WriteEngine> Gate<E> {
             }
         };
         let mut rest = Vec::with_capacity(group.len());
-        for pending in group {
+        for mut pending in group {
             match stored.iter().find(|stored| stored.write == pending.id) {
                 Some(stored) => pending.job.conclude_with_kept(stored.number),
-                None => rest.push(pending),
+                None => {
+                    // It was noted in this transaction, which no earlier attempt of it has survived.
+                    pending.job.forget();
+                    rest.push(pending);
+                }
             }
         }
         if rest.is_empty() {
@@ -278,14 +305,29 @@ impl<E: WriteEngine> Gate<E> {
     /// Commits writes that are stored all or none; if one of several fails, each is tried by itself.
     fn commit_together(&self, engine: &mut E, mut group: Vec<Pending>) {
         group.sort_by(|one, other| one.job.subject().cmp(&other.job.subject()));
+        // Whose statements were waited for last: if somebody's lock is in the way, it is in the way of these.
+        let mut at = 0;
         let applied = {
             let mut transaction = engine.transaction();
-            let sent = group.iter_mut().try_for_each(|pending| pending.job.apply(&mut *transaction));
-            sent.and_then(|()| group.iter_mut().try_for_each(|pending| pending.job.fulfil(&mut *transaction)))
+            let mut each = |step: fn(&mut dyn Job, &mut dyn Transaction) -> Result<()>| {
+                group.iter_mut().enumerate().try_for_each(|(index, pending)| {
+                    at = index;
+                    step(&mut *pending.job, &mut *transaction)
+                })
+            };
+            each(|job, transaction| job.apply(transaction))
+                .and_then(|()| each(|job, transaction| job.fulfil(transaction)))
         };
         match applied {
             Ok(()) => self.commit(engine, group),
-            Err(error) => self.give_up(engine, group, &error),
+            Err(error) => {
+                if engine.is_locked() {
+                    let mut locked = group.remove(at);
+                    locked.apart = true;
+                    self.queue().entries.push_back(Entry::Write(locked));
+                }
+                self.give_up(engine, group, &error);
+            }
         }
     }
 
@@ -327,12 +369,16 @@ impl<E: WriteEngine> Gate<E> {
             }
             Err(_) if engine.is_passing() => {
                 engine.rollback();
-                // Nobody knows yet whether this was the end of it: the next attempt will find out.
-                group.iter_mut().for_each(|pending| pending.job.keep());
+                if engine.is_unseen() {
+                    // Nobody knows yet whether this was the end of it: the next attempt will find out.
+                    group.iter_mut().for_each(|pending| pending.job.keep());
+                }
                 self.again(group.into_iter(), false);
                 self.expire(engine);
                 return;
             }
+            // What was sent and not waited for may fail now, and is one write's fault.
+            Err(error) if !E::SAVEPOINTS => return self.give_up(engine, group, &error),
             Err(error) => {
                 engine.rollback();
                 Err(error)
@@ -368,7 +414,22 @@ impl<E: WriteEngine> Gate<E> {
 
 impl Pending {
     fn attempt(&self) -> Attempt {
-        Attempt { write: self.id, number: self.job.kept(), operation: self.job.operation(), deadline: self.deadline }
+        Attempt {
+            write: self.id,
+            number: self.job.kept(),
+            operation: self.job.operation(),
+            deadline: self.deadline,
+            apart: self.apart,
+        }
+    }
+
+    /// Whether another write may be committed with this one, which comes first.
+    fn may_share<E: WriteEngine>(&self, other: &Pending) -> bool {
+        let subject = self.job.subject();
+        !self.alone
+            && !other.alone
+            && E::may_share(self.job.operation(), other.job.operation())
+            && if self.apart { subject.is_some() && subject == other.job.subject() } else { !other.apart }
     }
 }
 

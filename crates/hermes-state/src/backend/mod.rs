@@ -86,6 +86,8 @@ pub(crate) struct Attempt {
     pub(crate) operation: Operation,
     /// When the patience of its caller ends.
     pub(crate) deadline: Instant,
+    /// Whether an earlier transaction with it met somebody's lock.
+    pub(crate) apart: bool,
 }
 
 /// The write side of a backend as the gate drives it, on one thread.
@@ -111,6 +113,21 @@ pub(crate) trait WriteEngine: 'static {
     /// Whether what ended the transaction passes and has nothing to do with its writes: a connection that broke, a
     /// conflict with another transaction. They are then tried again.
     fn is_passing(&self) -> bool;
+
+    /// Whether it was somebody's lock on a part of the store, which others need not wait for.
+    fn is_locked(&self) -> bool {
+        false
+    }
+
+    /// After a commit that failed: whether the transaction may have been committed all the same.
+    fn is_unseen(&self) -> bool {
+        false
+    }
+
+    /// Whether two kinds of writes may be committed together.
+    fn may_share(_: Operation, _: Operation) -> bool {
+        true
+    }
 
     /// Commits durably, and checks that what was committed is in the store that others see. `false`: readers were in
     /// the way until `until`; the transaction is still open.

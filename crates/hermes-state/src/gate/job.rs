@@ -24,8 +24,14 @@ pub(super) trait Job: Send {
     /// seen.
     fn keep(&mut self);
 
-    /// How many answers are kept.
+    /// How often an answer was kept: the number of the next attempt.
     fn kept(&self) -> usize;
+
+    /// Lets the kept answers go: none of these attempts has stored anything, or ever will.
+    fn forget(&mut self);
+
+    /// Whether one of the attempts may have stored it.
+    fn is_perhaps_stored(&self) -> bool;
 
     /// Gives the caller the answer of the last application.
     fn conclude(self: Box<Self>, outcome: Result<()>);
@@ -39,7 +45,7 @@ pub(super) struct Typed<W: Write> {
     write: W,
     promise: Option<Promise<W::Answer>>,
     answer: Option<W::Answer>,
-    kept: Vec<W::Answer>,
+    kept: Vec<Option<W::Answer>>,
     reply: SyncSender<Result<W::Answer>>,
 }
 
@@ -76,11 +82,19 @@ impl<W: Write> Job for Typed<W> {
     }
 
     fn keep(&mut self) {
-        self.kept.extend(self.answer.take());
+        self.kept.push(self.answer.take());
     }
 
     fn kept(&self) -> usize {
         self.kept.len()
+    }
+
+    fn forget(&mut self) {
+        self.kept.fill_with(|| None);
+    }
+
+    fn is_perhaps_stored(&self) -> bool {
+        self.kept.iter().any(Option::is_some)
     }
 
     fn conclude(mut self: Box<Self>, outcome: Result<()>) {
@@ -89,7 +103,7 @@ impl<W: Write> Job for Typed<W> {
     }
 
     fn conclude_with_kept(mut self: Box<Self>, number: usize) {
-        let answer = if number < self.kept.len() { Ok(self.kept.swap_remove(number)) } else { Err(unanswered()) };
+        let answer = self.kept.get_mut(number).and_then(Option::take).ok_or_else(unanswered);
         self.reply(answer);
     }
 }

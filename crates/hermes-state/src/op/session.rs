@@ -42,6 +42,10 @@ fn values(session: &NewSession) -> Vec<Value> {
 impl Write for CreateSession {
     type Answer = ();
 
+    fn subject(&self) -> Option<&str> {
+        self.0.id.as_str()
+    }
+
     fn apply(&self, transaction: &mut dyn Transaction) -> Result<Promise<()>> {
         let session = &self.0;
         let mut inserted = values(session);
@@ -124,6 +128,10 @@ pub(crate) struct EndSession {
 impl Write for EndSession {
     type Answer = ();
 
+    fn subject(&self) -> Option<&str> {
+        self.id.as_str()
+    }
+
     fn apply(&self, transaction: &mut dyn Transaction) -> Result<Promise<()>> {
         transaction.execute(
             "UPDATE sessions SET ended_at = ?2, end_reason = ?3 WHERE id = ?1 AND ended_at IS NULL",
@@ -140,6 +148,10 @@ pub(crate) struct ReopenSession {
 
 impl Write for ReopenSession {
     type Answer = ();
+
+    fn subject(&self) -> Option<&str> {
+        self.id.as_str()
+    }
 
     fn apply(&self, transaction: &mut dyn Transaction) -> Result<Promise<()>> {
         transaction.execute(
@@ -158,6 +170,10 @@ pub(crate) struct SetTitle {
 
 impl Write for SetTitle {
     type Answer = bool;
+
+    fn subject(&self) -> Option<&str> {
+        self.id.as_str()
+    }
 
     fn apply(&self, transaction: &mut dyn Transaction) -> Result<Promise<bool>> {
         if let Some(wanted) = &self.title {

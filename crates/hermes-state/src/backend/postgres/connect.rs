@@ -41,6 +41,18 @@ pub(crate) struct Connected {
     /// The server's process that serves it.
     pub(crate) pid: i32,
     pub(crate) ending: Ending,
+    pub(crate) traffic: Traffic,
+}
+
+/// What carries a connection's traffic. Dropping it ends the connection whatever is still awaited on it, as soon as the
+/// runtime runs again: the server is not to go on with a transaction that nobody will end.
+#[derive(Debug)]
+pub(crate) struct Traffic(tokio::task::AbortHandle);
+
+impl Drop for Traffic {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// Why a connection has ended, once it has.
@@ -215,15 +227,16 @@ impl Attempt<'_> {
             config.connect(self.connector.clone()).await.map_err(|error| self.classify(encryption, &error))?;
         let ending = Ending::default();
         let last_words = ending.clone();
-        tokio::spawn(async move {
+        let carrying = tokio::spawn(async move {
             let reason = match connection.await {
                 Ok(()) => "the connection was closed".to_owned(),
                 Err(error) => text(&error),
             };
             *last_words.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
         });
+        let traffic = Traffic(carrying.abort_handle());
         let pid = self.set_up(&client, encryption).await?;
-        Ok(Connected { client, pid, ending })
+        Ok(Connected { client, pid, ending, traffic })
     }
 
     /// Sets the session up and asks what the server is, in one round trip. Returns the server's process.
@@ -262,7 +275,9 @@ impl Attempt<'_> {
             ("extra_float_digits", "1".to_owned()),
             ("bytea_output", "hex".to_owned()),
         ];
-        for (setting, value) in [("statement_timeout", "5min"), ("idle_in_transaction_session_timeout", "60s")] {
+        // A process of ours that is stopped, or whose machine is gone, in the middle of a transaction holds up those who
+        // want to write to the same session: for less than their patience.
+        for (setting, value) in [("statement_timeout", "5min"), ("idle_in_transaction_session_timeout", "15s")] {
             if !self.address.sets(setting) {
                 settings.push((setting, value.to_owned()));
             }

@@ -158,13 +158,13 @@ fn a_session_is_set_up_and_options_of_the_url_stay() {
         })
     };
     let plain = server.address_of(&format!("postgres@127.0.0.1:{}/postgres?schema=Mine", server.port));
-    assert_eq!(show(&plain, Role::Writer), "\"Mine\", pg_temp | 5min | 1min | off | on | hermes-state");
-    assert_eq!(show(&plain, Role::Reader), "\"Mine\", pg_temp | 5min | 1min | on | on | hermes-state");
+    assert_eq!(show(&plain, Role::Writer), "\"Mine\", pg_temp | 5min | 15s | off | on | hermes-state");
+    assert_eq!(show(&plain, Role::Reader), "\"Mine\", pg_temp | 5min | 15s | on | on | hermes-state");
     let socket = server.data.to_str().unwrap();
     let options = "-c%20statement_timeout%3D7s%20-c%20synchronous_commit%3Doff";
     let given = server.address_of(&format!(
         "postgres@/postgres?host={socket}&port={}&options={options}&application_name=mine&sslmode=require",
         server.port
     ));
-    assert_eq!(show(&given, Role::Writer), "\"hermes_state\", pg_temp | 7s | 1min | off | on | mine");
+    assert_eq!(show(&given, Role::Writer), "\"hermes_state\", pg_temp | 7s | 15s | off | on | mine");
 }

@@ -12,11 +12,19 @@ use crate::backend::{Attempt, Operation, WriteEngine};
 use crate::error::{Error, Holder, Result};
 use crate::transaction::Transaction;
 
-/// The least for a write whose patience is over or next to nothing; it is one attempt all the same.
+/// How long a statement waits for a lock, as [`LOCK_TIMEOUT`] tells, for what has met a lock before: in between it is others' turn.
+const LOCK_TIMEOUT_APART: Duration = Duration::from_secs(1);
+/// The same for several writes together, after a lock was met so short a time ago: not all of them are to wait for it.
+const LOCK_TIMEOUT_TOGETHER: Duration = Duration::from_millis(200);
+const LOCKS_ABOUT: Duration = Duration::from_secs(5);
+/// The same in a transaction that has the writes to itself.
+const LOCK_TIMEOUT_IN_TURN: Duration = Duration::from_millis(500);
+/// Also who has no time to wait makes one attempt.
 const SHORTEST_LOCK_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// How much longer than for a lock the server is waited for.
-const ANSWER_AFTER_LOCK: Duration = Duration::from_millis(500);
+/// For how much longer than the patience of a write its transaction is waited for: it would be a pity to leave a commit
+/// on its way, and the server's own word on a lock comes first.
+const GRACE: Duration = Duration::from_millis(500);
 
 /// After so many commits what was noted of long finished writes is cleared away, so many rows at a time.
 const COMMITS_PER_CLEARING: u64 = 256;
@@ -31,6 +39,14 @@ const NOTE_ONE: &str =
 const NOTE_SEVERAL: &str = "INSERT INTO applied_writes (id, attempt) \
     SELECT * FROM unnest(CAST(?1 AS uuid[]), CAST(?2 AS bigint[])) ON CONFLICT (id) DO NOTHING RETURNING id";
 
+/// After so many conflicts a transaction waits for its turn and then has the store's writes to itself. Isolated ones lose
+/// to whoever commits while they wait for a lock; on a busy session that is somebody each time.
+const PATIENT_CONFLICTS: u32 = 3;
+
+/// Every write adds a row to this table before it touches another, so that whoever waits here holds up nobody. As the
+/// first statement of a transaction it comes before the state is fixed that the transaction sees.
+const TURN: &str = "; LOCK TABLE applied_writes IN EXCLUSIVE MODE";
+
 /// The longest pause after a conflict with another transaction; the first ones are much shorter.
 const LONGEST_PAUSE: Duration = Duration::from_millis(40);
 
@@ -38,14 +54,18 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(40);
 pub(super) struct PostgresEngine {
     session: Session,
     open: bool,
+    /// Whether the end of the last transaction was not seen.
+    unseen: bool,
     conflicts: u32,
+    /// When somebody's lock was met last.
+    lock_met: Option<Instant>,
     commits: u64,
 }
 
 impl PostgresEngine {
     /// Takes over a session, connected or not.
     pub(super) fn new(session: Session) -> Self {
-        Self { session, open: false, conflicts: 0, commits: 0 }
+        Self { session, open: false, unseen: false, conflicts: 0, lock_met: None, commits: 0 }
     }
 
     /// Some time after a conflict, longer the more there were, and different for everybody.
@@ -88,24 +108,32 @@ impl WriteEngine for PostgresEngine {
     /// Messages are only added and counters only grow, which any number of transactions may do side by side. Other
     /// writes look before they change, and are isolated as if they came one after the other, as in a file they do.
     fn record(&mut self, writes: &[Attempt]) -> Result<Vec<Attempt>> {
-        let isolation = if writes.iter().all(|write| write.operation == Operation::Transcript) {
-            "READ COMMITTED"
+        let is_transcript = writes.iter().all(|write| write.operation == Operation::Transcript);
+        let isolation = if is_transcript { "READ COMMITTED" } else { "SERIALIZABLE" };
+        let (turn, longest) = if !is_transcript && self.conflicts >= PATIENT_CONFLICTS {
+            (TURN, LOCK_TIMEOUT_IN_TURN)
+        } else if writes.iter().any(|write| write.apart) {
+            ("", LOCK_TIMEOUT_APART)
+        } else if writes.len() > 1 && self.lock_met.is_some_and(|met| met.elapsed() < LOCKS_ABOUT) {
+            ("", LOCK_TIMEOUT_TOGETHER)
         } else {
-            "SERIALIZABLE"
+            ("", LOCK_TIMEOUT)
         };
+        // The most hurried decides: whoever is more patient tries again.
         let now = Instant::now();
-        let deadline = writes.iter().map(|write| write.deadline).max().unwrap_or(now);
-        // The server gives up waiting for a lock before this side gives up waiting for the server: otherwise a lock
-        // could not be told from a server that is gone.
-        let lock_timeout = deadline.saturating_duration_since(now).clamp(SHORTEST_LOCK_TIMEOUT, LOCK_TIMEOUT);
+        let left = writes.iter().map(|write| write.deadline.saturating_duration_since(now)).min().unwrap_or_default();
+        let lock_timeout = left.clamp(SHORTEST_LOCK_TIMEOUT, longest);
         self.open = true;
         self.session.begin(
-            &if lock_timeout < LOCK_TIMEOUT {
-                format!("BEGIN ISOLATION LEVEL {isolation}; SET LOCAL lock_timeout = {}", lock_timeout.as_millis())
+            &if lock_timeout == LOCK_TIMEOUT {
+                format!("BEGIN ISOLATION LEVEL {isolation}{turn}")
             } else {
-                format!("BEGIN ISOLATION LEVEL {isolation}")
+                format!(
+                    "BEGIN ISOLATION LEVEL {isolation}; SET LOCAL lock_timeout = {}{turn}",
+                    lock_timeout.as_millis()
+                )
             },
-            deadline.max(now + lock_timeout) + ANSWER_AFTER_LOCK,
+            now + left + GRACE,
         )?;
         let ids: Vec<Uuid> = writes.iter().map(|write| write.write).collect();
         let number = |write: &Attempt| i64::try_from(write.number).unwrap_or(i64::MAX);
@@ -146,8 +174,21 @@ impl WriteEngine for PostgresEngine {
         self.session.is_passing()
     }
 
+    fn is_locked(&self) -> bool {
+        self.session.is_locked()
+    }
+
+    fn is_unseen(&self) -> bool {
+        self.unseen
+    }
+
+    fn may_share(one: Operation, other: Operation) -> bool {
+        (one == Operation::Transcript) == (other == Operation::Transcript)
+    }
+
     fn commit(&mut self, _: Instant) -> Result<bool> {
-        self.session.commit()?;
+        self.unseen = false;
+        self.session.commit(&mut self.unseen)?;
         self.open = false;
         self.conflicts = 0;
         self.commits += 1;
@@ -157,9 +198,11 @@ impl WriteEngine for PostgresEngine {
     fn rollback(&mut self) {
         if std::mem::take(&mut self.open) {
             self.session.rollback();
-            if self.session.is_passing() {
-                self.conflicts += 1;
+            if self.session.is_locked() {
+                self.lock_met = Some(Instant::now());
             }
+            // What is locked by others is not to be waited for with the writes to oneself.
+            self.conflicts = if self.session.has_conflicted() { self.conflicts + 1 } else { 0 };
         }
     }
 

@@ -17,3 +17,4 @@ mod tls;
 mod transaction;
 pub(crate) mod url;
 mod values;
+mod watch;

@@ -9,23 +9,25 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use futures_util::TryStreamExt;
+use futures_util::future::{Either, select};
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, RowStream, Statement};
 
-use super::connect::{self, ConnectError, Connected, Ending, Role};
+use super::connect::{self, ConnectError, Connected, Ending, Role, Traffic};
 use super::errors::{Failure, classify};
 use super::placeholders::translate;
 use super::url::Address;
 use super::values::{Bound, row_values};
+use super::watch::{Unanswered, watch};
 use crate::error::{Error, Holder, Result, ServerTrouble};
 use crate::value::{Columns, Value};
 
-/// After how long without an answer to a write somebody is asked who is in its way.
-const OBSERVE_AFTER: Duration = Duration::from_millis(700);
+/// Who was seen in the way so short a time ago is taken to be still there.
+const STILL: Duration = Duration::from_secs(3);
 
-/// How long that question may take.
-const OBSERVATION: Duration = Duration::from_secs(2);
+/// How long the end of a transaction that is given up is waited for.
+const UNDOING: Duration = Duration::from_secs(1);
 
 /// A server that is not to be reached is asked again after this pause, then after longer ones.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -46,6 +48,7 @@ struct InFlight {
 struct Link {
     client: Arc<Client>,
     ending: Ending,
+    _traffic: Traffic,
     statements: HashMap<String, Statement>,
     in_flight: Vec<InFlight>,
     /// The server's process that serves us.
@@ -61,22 +64,32 @@ pub(super) struct Absence {
     pub(super) trouble: Option<ServerTrouble>,
 }
 
+/// What passes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Passing {
+    /// There is no connection.
+    Lost,
+    /// The server undid the transaction in favour of another.
+    Conflict,
+    /// Somebody held a lock for too long.
+    Locked,
+}
+
 /// A connection with its thread's runtime.
 pub(super) struct Session {
     address: Arc<Address>,
     role: Role,
     link: Option<Link>,
     connecting: Option<Connecting>,
-    /// A second connection, on which to ask who is in the way of the first.
-    observer: Option<Client>,
     absence: Option<Absence>,
     pause: Duration,
     sent: u64,
     /// Until when answers are waited for.
     deadline: Instant,
     /// Why the transaction is over, if it is for a reason that passes.
-    passing: bool,
-    holder: Option<Holder>,
+    passing: Option<Passing>,
+    /// Who was seen in the way of a statement, and when.
+    holder: Option<(Holder, Instant)>,
     /// The last field: connections are dropped before what drives them.
     runtime: Background,
 }
@@ -112,12 +125,11 @@ impl Session {
             role,
             link: None,
             connecting: None,
-            observer: None,
             absence: None,
             pause: PAUSE,
             sent: 0,
             deadline: Instant::now(),
-            passing: false,
+            passing: None,
             holder: None,
         })
     }
@@ -144,6 +156,7 @@ impl Session {
                     self.link = Some(Link {
                         client: Arc::new(connected.client),
                         ending: connected.ending,
+                        _traffic: connected.traffic,
                         server_process: connected.pid,
                         statements: HashMap::new(),
                         in_flight: Vec::new(),
@@ -181,19 +194,72 @@ impl Session {
     /// Gives the connection up. What the server said at its end tells more than the statement that found it so.
     fn lose(&mut self, seen: &str) {
         let told = self.link.take().and_then(|link| link.ending.told());
-        self.observer = None;
+        self.let_go();
         self.be_absent(told.unwrap_or_else(|| seen.to_owned()), None);
     }
 
-    /// Runs `ask` on the connection, outside of any transaction of ours.
+    /// Lets connections end that were dropped: they do when the runtime runs.
+    fn let_go(&self) {
+        self.runtime.block_on(async {
+            tokio::task::yield_now().await;
+            tokio::task::yield_now().await;
+        });
+    }
+
+    /// Waits for an answer as long as it is worth it. Meanwhile the server is asked what becomes of it.
+    fn attend<T>(&mut self, answer: impl AsyncFnOnce(&mut Link) -> T) -> Result<T> {
+        let Some(link) = &mut self.link else { return Err(self.lost()) };
+        let (process, deadline) = (link.server_process, self.deadline);
+        let (address, holder) = (&*self.address, &mut self.holder);
+        let started = Instant::now();
+        let outcome = self.runtime.block_on(async {
+            let answer = std::pin::pin!(answer(link));
+            let watch = std::pin::pin!(watch(address, process, deadline, holder));
+            match select(answer, watch).await {
+                Either::Left((answer, _)) => Ok(answer),
+                Either::Right((why, _)) => Err(why),
+            }
+        });
+        if started.elapsed() > STILL / 10 {
+            // The watch may have made a connection.
+            self.let_go();
+        }
+        outcome.map_err(|why| self.unanswered(&why))
+    }
+
+    /// The connection is given up with what is on its way: nobody will wait for it.
+    fn unanswered(&mut self, why: &Unanswered) -> Error {
+        match why {
+            Unanswered::Late if self.holder().is_some() => {
+                self.passing = Some(Passing::Locked);
+                self.link = None;
+                self.let_go();
+                self.locked()
+            }
+            Unanswered::Late => {
+                self.lose("the server does not answer");
+                self.lost()
+            }
+            Unanswered::Dead(seen) => {
+                self.lose(seen);
+                self.lost()
+            }
+        }
+    }
+
+    /// Runs `ask` on the connection, outside of any transaction of ours; its answer is waited for until `deadline`.
     pub(super) fn directly<T, E: Into<Asking>>(
         &mut self,
+        deadline: Instant,
         ask: impl AsyncFnOnce(&mut Client) -> std::result::Result<T, E>,
     ) -> Result<T> {
-        let Some(client) = self.link.as_mut().and_then(|link| Arc::get_mut(&mut link.client)) else {
-            return Err(self.lost());
-        };
-        let answer = self.runtime.block_on(ask(client));
+        self.deadline = deadline;
+        self.passing = None;
+        let answer = self.attend(async |link| match Arc::get_mut(&mut link.client) {
+            Some(client) => Some(ask(client).await),
+            None => None,
+        })?;
+        let Some(answer) = answer else { return Err(self.lost()) };
         answer.map_err(|error| match error.into() {
             Asking::Driver(error) => self.failed(&error),
             Asking::Failed(failure) => self.failure(failure),
@@ -204,34 +270,50 @@ impl Session {
     /// `deadline`.
     pub(super) fn begin(&mut self, statement: &str, deadline: Instant) -> Result<()> {
         self.deadline = deadline;
-        self.passing = false;
+        self.passing = None;
         self.send_batch(statement)
     }
 
     /// Whether the transaction came to an end that passes and has nothing to do with what it did.
     pub(super) fn is_passing(&self) -> bool {
-        self.passing
+        self.passing.is_some()
     }
 
-    /// Who was last seen in the way of what is being tried.
+    /// Whether it had to make way for another transaction.
+    pub(super) fn has_conflicted(&self) -> bool {
+        self.passing == Some(Passing::Conflict)
+    }
+
+    /// Whether it waited too long for somebody's lock.
+    pub(super) fn is_locked(&self) -> bool {
+        self.passing == Some(Passing::Locked)
+    }
+
+    /// Who was in the way of a statement just now, if one was seen.
     pub(super) fn holder(&self) -> Option<Holder> {
-        self.holder.clone()
+        self.holder.as_ref().filter(|(_, seen)| seen.elapsed() < STILL).map(|(holder, _)| holder.clone())
     }
 
-    /// Ends the transaction with COMMIT; everything sent before is answered when this returns.
-    pub(super) fn commit(&mut self) -> Result<()> {
+    /// Ends the transaction with COMMIT; everything sent before is answered when this returns. If it fails, `unseen` says
+    /// whether the server may have committed all the same.
+    pub(super) fn commit(&mut self, unseen: &mut bool) -> Result<()> {
+        if self.link.as_ref().is_none_or(|link| link.client.is_closed()) {
+            self.lose("the connection was closed");
+            return Err(self.lost());
+        }
         self.send_batch("COMMIT")?;
-        self.receive_all()?;
-        // Kept until now: an attempt may end before it has asked again who is in its way.
+        let ended = self.receive_all();
+        // A server that answers has not committed: the transaction had failed, or does so now.
+        *unseen = ended.is_err() && self.link.is_none();
         self.holder = None;
-        Ok(())
+        ended
     }
 
     /// Ends the transaction with ROLLBACK, whatever became of it.
     pub(super) fn rollback(&mut self) {
         let passing = self.passing;
         // A server that does not answer this soon is given up: the end of the connection undoes it as well.
-        self.deadline = self.deadline.max(Instant::now() + Duration::from_secs(1));
+        self.deadline = Instant::now() + UNDOING;
         while self.link.is_some() && self.receive_all().is_err() {}
         if self.link.is_some() {
             // An error means that the connection is gone, and with it the transaction.
@@ -315,27 +397,7 @@ impl Session {
 
     /// Waits for the answer of one statement, or of all, and of those before it. The first that failed is the error.
     fn wait(&mut self, number: Option<u64>) -> Result<()> {
-        let started = Instant::now();
-        let mut observed = false;
-        loop {
-            let until = if observed { self.deadline } else { self.deadline.min(started + OBSERVE_AFTER) };
-            let Some(link) = &mut self.link else { return Err(self.lost()) };
-            let answered = self
-                .runtime
-                .block_on(async { tokio::time::timeout_at(until.into(), answers(&mut link.in_flight, number)).await });
-            match answered {
-                Ok(()) => break,
-                Err(_) if Instant::now() >= self.deadline => {
-                    self.passing = true;
-                    self.lose("the server does not answer");
-                    return Err(self.lost());
-                }
-                Err(_) => {
-                    observed = true;
-                    self.observe();
-                }
-            }
-        }
+        self.attend(async |link| answers(&mut link.in_flight, number).await)?;
         let Some(link) = &mut self.link else { return Err(self.lost()) };
         let upto = number.unwrap_or(u64::MAX);
         let failed = link.in_flight.iter().position(|asked| asked.number <= upto && matches!(asked.done, Some(Err(_))));
@@ -353,15 +415,12 @@ impl Session {
         row: &mut dyn FnMut(Vec<Value>) -> Result<()>,
     ) -> Result<Columns> {
         let statement = self.prepared(sql)?;
-        let Some(link) = &mut self.link else { return Err(self.lost()) };
-        let client = link.client.clone();
-        let deadline = self.deadline;
-        let in_flight = &mut link.in_flight;
         let columns = statement.columns().iter().map(|column| Box::from(column.name())).collect();
-        let reading = async {
+        let read = self.attend(async |link| {
+            answers(&mut link.in_flight, None).await;
             let bound: Vec<_> = parameters.iter().map(Bound).collect();
             let bound = bound.iter().map(|parameter| parameter as &(dyn ToSql + Sync));
-            let rows = client.query_raw(&statement, bound.collect::<Vec<_>>()).await?;
+            let rows = link.client.query_raw(&statement, bound.collect::<Vec<_>>()).await?;
             let mut rows = std::pin::pin!(rows);
             while let Some(found) = rows.try_next().await? {
                 let taken = row(row_values(&found)?);
@@ -370,24 +429,12 @@ impl Session {
                 }
             }
             Ok(Ok(()))
-        };
-        let read = self.runtime.block_on(async {
-            let answered = async {
-                answers(in_flight, None).await;
-                reading.await
-            };
-            tokio::time::timeout_at(deadline.into(), answered).await
-        });
+        })?;
         // What was sent before may have failed, and is then why this did.
         self.wait(None)?;
         match read {
-            Ok(Ok(taken)) => taken.map(|()| columns),
-            Ok(Err(error)) => Err(self.failed(&error)),
-            Err(_) => {
-                self.passing = true;
-                self.lose("the server does not answer");
-                Err(self.lost())
-            }
+            Ok(taken) => taken.map(|()| columns),
+            Err(error) => Err(self.failed(&error)),
         }
     }
 
@@ -399,39 +446,15 @@ impl Session {
         }
         // Only a transaction that still stands can prepare, so what was sent before comes first.
         self.wait(None)?;
-        let Some(link) = &mut self.link else { return Err(self.lost()) };
-        let (client, text) = (link.client.clone(), translate(sql).into_owned());
-        // Where a table is locked as a whole, preparing waits for it already.
-        match self.answer(async move { client.prepare(&text).await }) {
-            Some(Ok(statement)) => {
-                if let Some(link) = &mut self.link {
-                    link.statements.insert(sql.to_owned(), statement.clone());
-                }
-                Ok(statement)
-            }
-            Some(Err(error)) => Err(self.failed(&error)),
-            None => {
-                self.passing = true;
-                self.lose("the server does not answer");
-                Err(self.lost())
-            }
+        let text = translate(sql).into_owned();
+        let statement = match self.attend(async |link| link.client.prepare(&text).await)? {
+            Ok(statement) => statement,
+            Err(error) => return Err(self.failed(&error)),
+        };
+        if let Some(link) = &mut self.link {
+            link.statements.insert(sql.to_owned(), statement.clone());
         }
-    }
-
-    /// Waits for an answer until the deadline; if it takes long, asks meanwhile who is in its way.
-    fn answer<T>(&mut self, asked: impl Future<Output = T>) -> Option<T> {
-        let mut asked = std::pin::pin!(asked);
-        let soon = self.deadline.min(Instant::now() + OBSERVE_AFTER);
-        for until in [soon, self.deadline] {
-            let answered = self.runtime.block_on(async { tokio::time::timeout_at(until.into(), asked.as_mut()).await });
-            if let Ok(answer) = answered {
-                return Some(answer);
-            }
-            if until < self.deadline {
-                self.observe();
-            }
-        }
-        None
+        Ok(statement)
     }
 
     fn failed(&mut self, error: &tokio_postgres::Error) -> Error {
@@ -443,20 +466,27 @@ impl Session {
         match failure {
             Failure::Failed(error) => error,
             Failure::Lost(message) => {
-                self.passing = true;
                 self.lose(&message);
                 self.lost()
             }
-            Failure::Retry | Failure::Locked => {
-                self.passing = true;
-                Error::LockedOnServer { path: self.path(), waited: Duration::ZERO, holder: self.holder.clone() }
+            Failure::Retry => {
+                self.passing = Some(Passing::Conflict);
+                self.locked()
+            }
+            Failure::Locked => {
+                self.passing = Some(Passing::Locked);
+                self.locked()
             }
         }
     }
 
+    fn locked(&self) -> Error {
+        Error::LockedOnServer { path: self.path(), waited: Duration::ZERO, holder: self.holder() }
+    }
+
     /// The error for a connection that is not there.
     fn lost(&mut self) -> Error {
-        self.passing = true;
+        self.passing = Some(Passing::Lost);
         self.unreachable(false)
     }
 
@@ -471,29 +501,6 @@ impl Session {
             None => (Duration::ZERO, "the connection was lost".to_owned()),
         };
         Error::Unreachable { path: self.path(), since, message, perhaps_stored }
-    }
-
-    /// Asks on a second connection who is in the way of the first. Nothing depends on the answer.
-    fn observe(&mut self) {
-        let Some(link) = &self.link else { return };
-        let process = link.server_process;
-        let address = self.address.clone();
-        let observer = self.observer.take();
-        let asked = self.runtime.block_on(async {
-            tokio::time::timeout(OBSERVATION, async move {
-                let observer = match observer {
-                    Some(observer) => observer,
-                    None => connect::connect(&address, Role::Reader).await.ok()?.client,
-                };
-                let holder = blocking(&observer, process).await;
-                Some((observer, holder))
-            })
-            .await
-        });
-        if let Ok(Some((observer, holder))) = asked {
-            self.observer = Some(observer);
-            self.holder = holder.or(self.holder.take());
-        }
     }
 }
 
@@ -539,18 +546,4 @@ async fn collect(rows: RowStream) -> Asked {
         collected.push(row);
     }
     Ok((collected, rows.rows_affected().unwrap_or_default()))
-}
-
-/// The session that blocks this process of the server, longest at it first.
-async fn blocking(observer: &Client, process: i32) -> Option<Holder> {
-    let sql = "SELECT pid, application_name, CAST(EXTRACT(EPOCH FROM clock_timestamp() - xact_start) AS double precision) \
-               FROM pg_stat_activity WHERE pid = ANY (pg_blocking_pids($1)) ORDER BY xact_start LIMIT 1";
-    let row = observer.query_opt(sql, &[&process]).await.ok()??;
-    let program: Option<String> = row.try_get(1).ok()?;
-    let since: Option<f64> = row.try_get(2).ok()?;
-    Some(Holder {
-        pid: row.try_get(0).ok()?,
-        program: program.filter(|name| !name.is_empty()),
-        since: since.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
-    })
 }

@@ -16,7 +16,7 @@ use super::session::Session;
 use super::status;
 use super::url::Address;
 use crate::backend::Opening;
-use crate::backend::sqlite::lock::{PerProcess, while_not_forking};
+use crate::backend::sqlite::lock::{PerProcess, be_ready_for_forks, while_not_forking};
 use crate::error::{Error, Holder, Result, ServerTrouble};
 use crate::gate::{Gate, Interrupt};
 use crate::op::Write;
@@ -61,6 +61,7 @@ enum Access {
 impl Store {
     /// Opens the store at `location`, or joins the one that this process has open there.
     pub(crate) fn open(location: &Path, opening: &Opening) -> Result<Arc<Self>> {
+        be_ready_for_forks();
         let refused = |trouble| Error::Server { path: "postgresql://…".into(), trouble };
         let url =
             location.to_str().ok_or_else(|| refused(ServerTrouble::BadUrl("the URL is not valid UTF-8".into())))?;
@@ -160,12 +161,10 @@ impl Store {
     pub(crate) fn status(&self) -> Result<Status> {
         let (address, read_only) = (self.address.clone(), self.gate().is_err());
         self.readers.run(move |reader, reply| {
-            let connected = reader.session.connect(Instant::now() + READING);
-            reply(
-                connected.and_then(|_| {
-                    reader.session.directly(async |client| status::read(client, &address, read_only).await)
-                }),
-            );
+            let asked = asking(&mut reader.session, READING, |session, deadline| {
+                session.directly(deadline, async |client| status::read(client, &address, read_only).await)
+            });
+            reply(asked);
         })
     }
 
@@ -202,8 +201,7 @@ impl Drop for Store {
 
 /// Connects for an opening: what does not pass is an error at once, a server that is coming up is waited for with
 /// patience, one that is not to be reached a short while.
-fn reach(session: &mut Session, patience: Duration) -> Result<()> {
-    let started = Instant::now();
+fn reach(session: &mut Session, started: Instant, patience: Duration) -> Result<()> {
     loop {
         let now = Instant::now();
         let slice = now + Duration::from_millis(50);
@@ -211,27 +209,44 @@ fn reach(session: &mut Session, patience: Duration) -> Result<()> {
             return Ok(());
         }
         let trouble = session.absence().and_then(|absence| absence.trouble.clone());
-        let waited = started.elapsed();
-        match trouble {
-            Some(trouble) if waited >= REACHING.min(patience) => {
-                return Err(Error::Server { path: session.path(), trouble });
-            }
-            None if waited >= patience => return Err(session.unreachable(false)),
-            _ => {}
+        let patience = match &trouble {
+            Some(ServerTrouble::Unavailable { .. }) | None => patience,
+            Some(_) => REACHING.min(patience),
+        };
+        if started.elapsed() >= patience {
+            return Err(match trouble {
+                Some(trouble) => Error::Server { path: session.path(), trouble },
+                None => session.unreachable(false),
+            });
+        }
+    }
+}
+
+/// Runs what has to be asked outside of the store's transactions, again as long as there is patience when the connection breaks or others are in the
+/// way.
+fn asking<T>(session: &mut Session, patience: Duration, ask: impl Fn(&mut Session, Instant) -> Result<T>) -> Result<T> {
+    let started = Instant::now();
+    loop {
+        reach(session, started, patience)?;
+        let deadline = (started + patience).max(Instant::now() + Duration::from_secs(1));
+        match ask(session, deadline) {
+            Err(_) if session.is_passing() && started.elapsed() < patience => {}
+            outcome => return outcome,
         }
     }
 }
 
 fn inspect(session: &mut Session, patience: Duration) -> Result<Inspection> {
-    reach(session, patience)?;
     let address = session.address().clone();
-    session.directly(async |client| schema::inspect_only(client, &address).await)
+    asking(session, patience, |session, deadline| {
+        session.directly(deadline, async |client| schema::inspect_only(client, &address).await)
+    })
 }
 
 fn open_to_write(address: Arc<Address>, patience: Duration) -> Result<(PostgresEngine, Inspection)> {
-    let mut session = Session::new(address, Role::Writer)?;
-    reach(&mut session, patience)?;
-    let address = session.address().clone();
-    let found = session.directly(async |client| schema::bring_up_to_date(client, &address).await)?;
+    let mut session = Session::new(address.clone(), Role::Writer)?;
+    let found = asking(&mut session, patience, |session, deadline| {
+        session.directly(deadline, async |client| schema::bring_up_to_date(client, &address).await)
+    })?;
     Ok((PostgresEngine::new(session), found))
 }

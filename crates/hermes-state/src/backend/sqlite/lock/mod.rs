@@ -67,6 +67,12 @@ pub fn require_lock_kind(kind: LockKind) -> Result<(), LockKind> {
     if chosen == kind { Ok(()) } else { Err(chosen) }
 }
 
+/// Sees to it that forks find nothing of this library halfway, for stores without locks on files.
+#[cfg(feature = "postgres")]
+pub(crate) fn be_ready_for_forks() {
+    in_force();
+}
+
 /// The kind of locks this process uses; decided at the first call and never changed afterwards.
 pub(crate) fn in_force() -> LockKind {
     *IN_FORCE.get_or_init(|| {
