@@ -68,13 +68,14 @@ impl WriteEngine for PostgresEngine {
     }
 
     fn transaction(&mut self) -> Box<dyn Transaction + '_> {
-        Box::new(ServerTransaction { session: &mut self.session })
+        Box::new(ServerTransaction { session: &mut self.session, renewed: None })
     }
 
-    /// Messages are only added and counters only grow, which any number of transactions may do side by side. Other
-    /// writes look before they change, and are isolated as if they came one after the other, as in a file they do.
+    /// Messages are only added and counters only grow, which any number of transactions may do side by side; what is
+    /// copied from another store is nobody else's to change. Other writes look before they change, and are isolated as if they came one after the other, as in a file they do.
     fn record(&mut self, writes: &[Attempt]) -> Result<Vec<Attempt>> {
-        let isolation = if writes.iter().all(|write| write.operation == Operation::Transcript) {
+        let side_by_side = |operation| matches!(operation, Operation::Transcript | Operation::Migrate);
+        let isolation = if writes.iter().all(|write| side_by_side(write.operation)) {
             "READ COMMITTED"
         } else {
             "SERIALIZABLE"
