@@ -8,7 +8,7 @@ use hermes_state::{LockKind, SessionDb};
 use hermes_state_testkit::shared;
 
 use crate::support::{play, role};
-use crate::world::{World, copy, dump, must_be_whole};
+use crate::world::{World, behind_its_back, copy, dump, must_be_whole};
 
 const TO: &str = "HERMES_STATE_TEST_MIGRATE_TO";
 
@@ -95,18 +95,16 @@ fn a_resumed_run_follows_what_the_source_has_done_meanwhile() {
     let source = SessionDb::open(&from).expect("opens").path().display().to_string();
     let marker = format!(r#"{{"source":{source:?},"merge":false}}"#);
     SessionDb::open(&to).expect("opens").set_meta("unfinished_migration", marker).expect("sets");
-    rusqlite::Connection::open(&from)
-        .expect("opens")
-        .execute_batch(
-            "DELETE FROM messages WHERE session_id = 'zz later'; \
+    behind_its_back(
+        &from,
+        "DELETE FROM messages WHERE session_id = 'zz later'; \
              DELETE FROM session_model_usage WHERE session_id = 'zz later'; \
              UPDATE sessions SET parent_session_id = 'plain' WHERE id = 'a'; \
              DELETE FROM sessions WHERE id = 'zz later'; DELETE FROM compression_locks; \
              UPDATE sessions SET title = NULL WHERE id = 'a'; \
              UPDATE sessions SET title = (SELECT 'title 2' || char(0)) WHERE id = 'plain'; \
              UPDATE messages SET content = 'rewritten' WHERE id % 7 = 0",
-        )
-        .expect("changes");
+    );
     let report = copy(&from, &to).expect("resumes");
     assert!(report.resumed && report.is_equal(), "{report:?}");
     assert!(report.tables[0].removed == 1 && report.tables[1].removed == 20, "{report:?}");

@@ -4,9 +4,8 @@ use hermes_state::{
     Error, MigrateOptions, MigrationTarget, MigrationTrouble, NewMessage, NewSession, SessionDb, plan_migration,
 };
 use hermes_state_testkit::shared;
-use rusqlite::Connection;
 
-use crate::world::{World, copy, dump, run};
+use crate::world::{World, behind_its_back, copy, dump, run};
 
 fn trouble(outcome: hermes_state::Result<hermes_state::MigrationReport>) -> MigrationTrouble {
     match outcome {
@@ -46,18 +45,18 @@ fn an_unfinished_run_is_only_continued_from_where_it_came() {
 fn messages_without_a_session_are_refused_and_loose_links_are_told_of() {
     let world = World::new();
     let from = world.awkward("from.db");
-    let connection = Connection::open(&from).expect("opens");
     let orphans = "PRAGMA foreign_keys = OFF; \
         INSERT INTO messages (id, session_id, role, timestamp) VALUES (9000, 'nobody', 'user', 1); \
         UPDATE sessions SET parent_session_id = 'gone' WHERE id = 'plain'; \
         INSERT INTO session_model_usage (session_id, model) VALUES ('gone', 'm')";
-    connection.execute_batch(orphans).expect("changes");
+    behind_its_back(&from, orphans);
     let MigrationTrouble::Problems { count: 1, first } = trouble(copy(&from, world.path("to.db"))) else { panic!() };
     assert_eq!((first[0].table, first[0].key.as_deref()), ("messages", Some("9000")));
     assert_eq!(SessionDb::open(world.path("to.db")).expect("opens").message_count(None).expect("counts"), 0);
     // The next step that the error names.
     SessionDb::open(&from).expect("opens").create_session(NewSession::new("nobody", "cli")).expect("creates");
-    connection.execute_batch("INSERT OR IGNORE INTO session_model_usage (session_id, model) VALUES ('gone', 'm')").expect("again");
+    let again = "PRAGMA foreign_keys = OFF; INSERT OR IGNORE INTO session_model_usage (session_id, model) VALUES ('gone', 'm')";
+    behind_its_back(&from, again);
     let report = copy(&from, world.path("to.db")).expect("copies");
     assert!(report.is_equal());
     let told: Vec<&str> = report.notes.iter().map(|note| note.table).collect();
@@ -71,10 +70,10 @@ fn text_that_is_none_is_named_by_row_and_column() {
     let world = World::new();
     let from = world.awkward("from.db");
     let bad = "UPDATE messages SET reasoning = CAST(x'61ff62' AS TEXT) WHERE id IN (5, 250)";
-    Connection::open(&from).expect("opens").execute_batch(bad).expect("changes");
+    behind_its_back(&from, bad);
     let MigrationTrouble::Problems { count, first } = trouble(copy(&from, world.path("to.db"))) else { panic!() };
     let named: Vec<_> = first.iter().map(|problem| (problem.key.as_deref(), problem.column.as_deref())).collect();
-    assert_eq!(count, 2);
+    assert_eq!(count, 2, "{first:?}");
     assert_eq!(named, [(Some("5"), Some("reasoning")), (Some("250"), Some("reasoning"))]);
 }
 
@@ -84,7 +83,7 @@ fn values_that_a_server_cannot_hold_are_named_and_a_file_takes_them() {
     let from = world.awkward("from.db");
     let bad = "UPDATE messages SET token_count = 'many' WHERE id = 4; UPDATE sessions SET ended_at = 'late' WHERE id = 'a'; \
                UPDATE messages SET token_count = 1.5 WHERE id = 6";
-    Connection::open(&from).expect("opens").execute_batch(bad).expect("changes");
+    behind_its_back(&from, bad);
     assert!(copy(&from, world.path("to.db")).expect("a file takes them").is_equal());
     assert!(dump(&from) == dump(&world.path("to.db")));
     let source = SessionDb::open_read_only(&from).expect("opens");
@@ -103,10 +102,9 @@ fn values_that_a_server_cannot_hold_are_named_and_a_file_takes_them() {
 fn columns_of_other_releases_are_refused_unless_they_are_to_be_ignored() {
     let world = World::new();
     let from = world.awkward("from.db");
-    let connection = Connection::open(&from).expect("opens");
-    connection.execute_batch("ALTER TABLE sessions ADD COLUMN \"new \"\"thing\" TEXT").expect("adds");
+    behind_its_back(&from, "ALTER TABLE sessions ADD COLUMN \"new \"\"thing\" TEXT");
     copy(&from, world.path("one.db")).expect("an empty column is no loss");
-    connection.execute_batch("UPDATE sessions SET \"new \"\"thing\" = 'x' WHERE id = 'a'").expect("sets");
+    behind_its_back(&from, "UPDATE sessions SET \"new \"\"thing\" = 'x' WHERE id = 'a'");
     let found = trouble(copy(&from, world.path("two.db")));
     assert!(matches!(found, MigrationTrouble::Problems { count: 1, .. }), "{found}");
     let report = run(&from, world.path("two.db"), &MigrateOptions::new().ignore_unknown(true)).expect("copies");
@@ -123,6 +121,7 @@ fn a_plan_changes_and_makes_nothing() {
     assert!(plan.dry_run && plan.problems.is_empty());
     let copied: Vec<(&str, u64)> = plan.tables.iter().map(|table| (table.table, table.copied)).collect();
     assert_eq!(copied[..4], [("sessions", 8), ("messages", 441), ("session_model_usage", 140), ("state_meta", 40)]);
+    drop(source);
     assert!(!to.exists() && dump(&from) == before);
 }
 

@@ -90,7 +90,8 @@ fn fill(connection: &Connection) {
                 "id" => i64::try_from(1000 + seed * 1000 + number * 3).expect("small").into(),
                 "session_id" => id.clone().into(),
                 "role" => ["user", "tool", "assistant"][number % 3].to_owned().into(),
-                "content" if number == 7 => format!("long {}\0 end", "x".repeat(2 << 20)).into(),
+                "content" if number == 7 && seed == 0 => format!("long {}\0 end", "x".repeat(2 << 20)).into(),
+                "active" if number == 8 => 1_i64.into(),
                 "content" if number == 8 => format!("{{\"harbour\": {seed}}}").into(),
                 _ => some(seed * 20 + number, place, kind),
             });
@@ -124,6 +125,12 @@ fn fill(connection: &Connection) {
     let gone = "INSERT INTO messages (id, session_id, role, timestamp) VALUES (777777, 'a', 'user', 1); \
                 DELETE FROM messages WHERE id = 777777; COMMIT";
     connection.execute_batch(gone).expect("commits");
+}
+
+/// Changes a file as another program would, which has it open for no longer than that: two connections of one process that
+/// do not know of each other would drop each other's locks.
+pub(crate) fn behind_its_back(path: &Path, sql: &str) {
+    Connection::open(path).expect("opens").execute_batch(sql).expect("changes");
 }
 
 /// Everything in a file as text: all tables but the index's own, all rows by their keys, with types. Left out are the
