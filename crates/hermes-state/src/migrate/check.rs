@@ -80,23 +80,24 @@ fn columns(transaction: &mut dyn Transaction, ignore_unknown: bool, checked: &mu
     let mut complete = true;
     for table in tables()? {
         let old = "it is missing, as in stores of older releases; open the store once for writing with this release";
-        let found: Columns = match transaction.query(&format!("SELECT * FROM {} LIMIT 0", table.name), &[], &mut |_| Ok(()))
-        {
-            Ok(found) => found,
-            Err(Error::Engine { .. }) => {
-                complete = false;
-                checked.problem(table.name, None, None, old);
-                continue;
-            }
-            Err(error) => return Err(error),
-        };
+        let found: Columns =
+            match transaction.query(&format!("SELECT * FROM {} LIMIT 0", table.name), &[], &mut |_| Ok(())) {
+                Ok(found) => found,
+                Err(Error::Engine { .. }) => {
+                    complete = false;
+                    checked.problem(table.name, None, None, old);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
         for known in &table.columns {
             if !found.iter().any(|name| name.eq_ignore_ascii_case(&known.name)) {
                 complete = false;
                 checked.problem(table.name, None, Some(&known.name), old);
             }
         }
-        for name in found.iter().filter(|name| table.columns.iter().all(|known| !known.name.eq_ignore_ascii_case(name))) {
+        for name in found.iter().filter(|name| table.columns.iter().all(|known| !known.name.eq_ignore_ascii_case(name)))
+        {
             let quoted = name.replace('"', "\"\"");
             let sql = format!("SELECT COUNT(*) FROM {} WHERE \"{quoted}\" IS NOT NULL", table.name);
             let rows = transaction.scalar(&sql, &[])?.as_i64().unwrap_or_default();
@@ -140,7 +141,8 @@ fn loose_ends(transaction: &mut dyn Transaction, checked: &mut Checked) -> Resul
         "SELECT c.id, c.parent_session_id FROM sessions c LEFT JOIN sessions p ON p.id = c.parent_session_id \
          WHERE c.parent_session_id IS NOT NULL AND p.id IS NULL ORDER BY c.id",
         &mut |id, parent| {
-            let reason = format!("its parent {parent} does not exist; it has none in the target, as after deleting a parent");
+            let reason =
+                format!("its parent {parent} does not exist; it has none in the target, as after deleting a parent");
             checked.note("sessions", Some(id), Some("parent_session_id"), reason);
         },
     )?;
@@ -162,7 +164,8 @@ fn keys(transaction: &mut dyn Transaction, table: &Table, checked: &mut Checked)
         let sql = format!("SELECT COUNT(*) FROM {} WHERE {name} IS NULL", table.name);
         let rows = transaction.scalar(&sql, &[])?.as_i64().unwrap_or_default();
         if rows > 0 {
-            let reason = format!("{rows} row(s) have no value here, which is a part of the key; give them one, or delete them");
+            let reason =
+                format!("{rows} row(s) have no value here, which is a part of the key; give them one, or delete them");
             checked.problem(table.name, None, Some(name), reason);
         }
     }

@@ -155,7 +155,13 @@ impl Pass<'_> {
     }
 
     /// Those rows that the target lacks or has otherwise.
-    fn different(&self, number: usize, table: &'static Table, parent: Option<usize>, rows: Vec<Row>) -> Result<Vec<Row>> {
+    fn different(
+        &self,
+        number: usize,
+        table: &'static Table,
+        parent: Option<usize>,
+        rows: Vec<Row>,
+    ) -> Result<Vec<Row>> {
         let keys: Vec<Vec<Value>> = rows.iter().map(|row| table.key_of(row)).collect();
         let found = self.to.read(move |transaction| {
             let mut found = HashMap::new();
@@ -269,4 +275,3 @@ pub(super) fn remove_extras(from: &SessionDb, to: &SessionDb) -> Result<Vec<u64>
     }
     Ok(removed)
 }
-

@@ -111,8 +111,8 @@ impl MigrationReport {
     /// Whether counts and checksums agree in all tables.
     #[must_use]
     pub fn is_equal(&self) -> bool {
-        self.tables.iter().all(|table| {
-            table.source_rows == table.target_rows && table.source_checksum == table.target_checksum
-        })
+        self.tables
+            .iter()
+            .all(|table| table.source_rows == table.target_rows && table.source_checksum == table.target_checksum)
     }
 }

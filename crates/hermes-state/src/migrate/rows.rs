@@ -145,7 +145,11 @@ impl<'a> Pages<'a> {
         let keys = self.table.key_list();
         if let Some(after) = &self.after {
             let bound = statement.bind_all(after.iter().cloned());
-            conditions.push(if after.len() == 1 { format!("{keys} > {bound}") } else { format!("({keys}) > ({bound})") });
+            conditions.push(if after.len() == 1 {
+                format!("{keys} > {bound}")
+            } else {
+                format!("({keys}) > ({bound})")
+            });
         }
         if !conditions.is_empty() {
             statement.push(&format!(" WHERE {}", conditions.join(" AND ")));
@@ -204,10 +208,7 @@ pub(super) fn lookup(
 }
 
 /// Counts and checksums of all tables of a store, as of one moment. `seen` is told of every page.
-pub(super) fn checksums(
-    transaction: &mut dyn Transaction,
-    seen: &dyn Fn(usize, usize),
-) -> Result<Vec<Checksum>> {
+pub(super) fn checksums(transaction: &mut dyn Transaction, seen: &dyn Fn(usize, usize)) -> Result<Vec<Checksum>> {
     let mut sums = Vec::new();
     for (number, table) in tables()?.iter().enumerate() {
         let (mut sum, mut pages) = (Checksum::default(), Pages::of(table));

@@ -10,7 +10,9 @@ pub enum MigrationTrouble {
     #[error("source and target are the same store, {0}; name two different ones")]
     SameStore(String),
     /// The target holds something and merging was not asked for.
-    #[error("the target {target} is not empty: {table} has rows; name an empty one, or ask for merging into what is there")]
+    #[error(
+        "the target {target} is not empty: {table} has rows; name an empty one, or ask for merging into what is there"
+    )]
     NotEmpty {
         /// The target.
         target: String,

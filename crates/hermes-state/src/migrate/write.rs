@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::rows::Row;
-use super::tables::{MARKER, MESSAGES, SESSIONS, Table, is_of_engine, tables};
+use super::tables::{MARKER, MESSAGES, SESSIONS, Table, USAGE, is_of_engine, tables};
 use super::trouble::MigrationTrouble;
 use crate::backend::Operation;
 use crate::error::{Error, Result};
@@ -28,7 +28,10 @@ impl Marker {
     /// The marker of a store, if it has one.
     pub(super) fn read(transaction: &mut dyn Transaction) -> Result<Option<Self>> {
         let found = transaction.scalar("SELECT value FROM state_meta WHERE key = ?1", &[MARKER.into()])?;
-        found.as_str().map(|text| serde_json::from_str(text).map_err(|error| Error::Invalid(error.to_string()))).transpose()
+        found
+            .as_str()
+            .map(|text| serde_json::from_str(text).map_err(|error| Error::Invalid(error.to_string())))
+            .transpose()
     }
 
     pub(super) fn store(&self, transaction: &mut dyn Transaction) -> Result<Sent> {
@@ -72,7 +75,9 @@ impl Write for Begin {
         let target = self.target.clone();
         if let Some(found) = Marker::read(transaction)? {
             if found.source != self.marker.source || found.merge != self.marker.merge {
-                return Err(MigrationTrouble::Unfinished { target, source_store: found.source, merge: found.merge }.into());
+                return Err(
+                    MigrationTrouble::Unfinished { target, source_store: found.source, merge: found.merge }.into()
+                );
             }
             return Ok(Promise::Kept(found));
         }
@@ -185,14 +190,13 @@ fn update_on_conflict(table: &Table, places: &[usize]) -> String {
     format!(" ON CONFLICT ({}) DO UPDATE SET {}", table.key_list(), set.join(", "))
 }
 
-fn delete(
-    table: &Table,
-    keys: &[Vec<Value>],
-    transaction: &mut dyn Transaction,
-    sent: &mut Vec<Sent>,
-) -> Result<()> {
-    let condition: Vec<String> =
-        table.key.iter().enumerate().map(|(at, place)| format!("{} = ?{}", table.columns[*place].name, at + 1)).collect();
+fn delete(table: &Table, keys: &[Vec<Value>], transaction: &mut dyn Transaction, sent: &mut Vec<Sent>) -> Result<()> {
+    let condition: Vec<String> = table
+        .key
+        .iter()
+        .enumerate()
+        .map(|(at, place)| format!("{} = ?{}", table.columns[*place].name, at + 1))
+        .collect();
     let sql = format!("DELETE FROM {} WHERE {}", table.name, condition.join(" AND "));
     for key in keys {
         sent.push(transaction.send(&sql, key)?);
@@ -267,5 +271,78 @@ impl Write for Finish {
         transaction.settle()?;
         transaction.execute("DELETE FROM state_meta WHERE key = ?1", &[MARKER.into()])?;
         Ok(Promise::Kept(()))
+    }
+}
+
+/// A part of a session that is merged in: the session itself with its first part, and messages, which get ids of the
+/// target's. What the marker says of it is stored with it, so that no part is stored twice.
+pub(super) struct AddToSession {
+    pub(super) marker: Marker,
+    pub(super) session: Option<Row>,
+    pub(super) usage: Vec<Row>,
+    pub(super) messages: Vec<Row>,
+}
+
+impl AddToSession {
+    /// What has been gathered; nothing is left but the marker.
+    pub(super) fn take(&mut self) -> Self {
+        Self {
+            marker: self.marker.clone(),
+            session: self.session.take(),
+            usage: std::mem::take(&mut self.usage),
+            messages: std::mem::take(&mut self.messages),
+        }
+    }
+
+    /// A title and a parent are taken over where they can be: the title if no session of the target has it, the parent
+    /// if it is there, which it is unless sessions are each other's ancestors.
+    fn add_session(&self, row: &Row, transaction: &mut dyn Transaction) -> Result<()> {
+        let table = &tables()?[SESSIONS];
+        let mut row = row.clone();
+        for (column, sql, keep) in [
+            ("title", "SELECT COUNT(*) FROM sessions WHERE title = ?1", 0),
+            ("parent_session_id", "SELECT COUNT(*) FROM sessions WHERE id = ?1", 1),
+        ] {
+            if let Some(place) = table.place(column)
+                && !row[place].is_null()
+                && transaction.scalar(sql, std::slice::from_ref(&row[place]))?.as_i64() != Some(keep)
+            {
+                row[place] = Value::Null;
+            }
+        }
+        insert(table, &row, 0, transaction).map(drop)
+    }
+}
+
+/// Inserts a row without its first columns.
+fn insert(table: &Table, row: &[Value], without: usize, transaction: &mut dyn Transaction) -> Result<Sent> {
+    let names: Vec<&str> = table.columns[without..].iter().map(|column| column.name.as_str()).collect();
+    let sql = format!("INSERT INTO {} ({}) VALUES {}", table.name, names.join(", "), tuples(1, names.len()));
+    transaction.send(&sql, &row[without..])
+}
+
+impl Write for AddToSession {
+    type Answer = ();
+    const OPERATION: Operation = Operation::Migrate;
+
+    fn apply(&self, transaction: &mut dyn Transaction) -> Result<Promise<()>> {
+        if let Some(row) = &self.session {
+            self.add_session(row, transaction)?;
+        }
+        let mut sent = Vec::new();
+        for row in &self.usage {
+            sent.push(insert(&tables()?[USAGE], row, 0, transaction)?);
+        }
+        let table = &tables()?[MESSAGES];
+        let texts = ["content", "tool_name", "tool_calls"].map(|column| table.place(column).unwrap_or_default());
+        for row in &self.messages {
+            sent.push(insert(table, row, 1, transaction)?);
+            let [content, tool_name, tool_calls] = texts.map(|place| &row[place]);
+            transaction.index_message(content, tool_name, tool_calls)?;
+        }
+        sent.push(self.marker.store(transaction)?);
+        Ok(Promise::Later(Box::new(|transaction| {
+            sent.into_iter().try_for_each(|sent| transaction.receive(sent).map(drop))
+        })))
     }
 }

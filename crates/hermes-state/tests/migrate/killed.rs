@@ -25,7 +25,7 @@ fn storm(name: &str, from: &Path, to: &str) -> u32 {
             .stderr(Stdio::piped())
             .spawn()
             .expect("runs");
-        let until = Instant::now() + Duration::from_millis(40 + dice % 400 + u64::from(kills) * 20);
+        let until = Instant::now() + Duration::from_millis(40 + dice % 400 + u64::from(kills) * 40);
         let ended = loop {
             if let Some(status) = child.try_wait().expect("waits") {
                 break Some(status);

@@ -55,7 +55,8 @@ fn messages_without_a_session_are_refused_and_loose_links_are_told_of() {
     assert_eq!(SessionDb::open(world.path("to.db")).expect("opens").message_count(None).expect("counts"), 0);
     // The next step that the error names.
     SessionDb::open(&from).expect("opens").create_session(NewSession::new("nobody", "cli")).expect("creates");
-    let again = "PRAGMA foreign_keys = OFF; INSERT OR IGNORE INTO session_model_usage (session_id, model) VALUES ('gone', 'm')";
+    let again =
+        "PRAGMA foreign_keys = OFF; INSERT OR IGNORE INTO session_model_usage (session_id, model) VALUES ('gone', 'm')";
     behind_its_back(&from, again);
     let report = copy(&from, world.path("to.db")).expect("copies");
     assert!(report.is_equal());
@@ -138,7 +139,10 @@ fn what_others_write_into_a_target_is_never_removed() {
     let found = trouble(copy(&from, &to));
     assert!(matches!(found, MigrationTrouble::WrittenByOthers { .. }), "{found}");
     // The source comes to the same id.
-    let theirs = SessionDb::open(&from).expect("opens").append_message("plain", NewMessage::new("user", "other")).expect("appends");
+    let theirs = SessionDb::open(&from)
+        .expect("opens")
+        .append_message("plain", NewMessage::new("user", "other"))
+        .expect("appends");
     assert_eq!(id, theirs);
     let found = trouble(copy(&from, &to));
     assert!(matches!(found, MigrationTrouble::WrittenByOthers { .. }), "{found}");

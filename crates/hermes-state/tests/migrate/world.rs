@@ -90,7 +90,7 @@ fn fill(connection: &Connection) {
                 "id" => i64::try_from(1000 + seed * 1000 + number * 3).expect("small").into(),
                 "session_id" => id.clone().into(),
                 "role" => ["user", "tool", "assistant"][number % 3].to_owned().into(),
-                "content" if number == 7 && seed == 0 => format!("long {}\0 end", "x".repeat(2 << 20)).into(),
+                "content" if number == 7 && seed == 0 => format!("long {} end", "x".repeat(2 << 20)).into(),
                 "active" if number == 8 => 1_i64.into(),
                 "content" if number == 8 => format!("{{\"harbour\": {seed}}}").into(),
                 _ => some(seed * 20 + number, place, kind),
@@ -98,7 +98,9 @@ fn fill(connection: &Connection) {
             insert("session_model_usage", &|place, name, kind| match name {
                 "session_id" => id.clone().into(),
                 "model" => format!("m{number}").into(),
-                "billing_provider" | "billing_base_url" | "billing_mode" | "task" => TEXTS[number % 5].to_owned().into(),
+                "billing_provider" | "billing_base_url" | "billing_mode" | "task" => {
+                    TEXTS[number % 5].to_owned().into()
+                }
                 _ => some(seed + number, place, kind),
             });
         }
@@ -171,11 +173,15 @@ pub(crate) fn must_be_whole(path: &Path) {
     let check = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, String>(0)).expect("checks");
     assert_eq!(check("PRAGMA integrity_check"), "ok");
     for table in ["messages_fts", "messages_fts_trigram"] {
-        connection.execute(&format!("INSERT INTO {table}({table}, rank) VALUES ('integrity-check', 1)"), []).expect(table);
+        connection
+            .execute(&format!("INSERT INTO {table}({table}, rank) VALUES ('integrity-check', 1)"), [])
+            .expect(table);
     }
-    let left = "SELECT COUNT(*) FROM state_meta WHERE key LIKE 'fts\\_rebuild%' ESCAPE '\\' OR key = 'unfinished_migration'";
+    let left =
+        "SELECT COUNT(*) FROM state_meta WHERE key LIKE 'fts\\_rebuild%' ESCAPE '\\' OR key = 'unfinished_migration'";
     assert_eq!(connection.query_row(left, [], |row| row.get::<_, i64>(0)).expect("counts"), 0);
-    let indexed: i64 = connection.query_row("SELECT COUNT(*) FROM messages_fts_docsize", [], |row| row.get(0)).expect("counts");
+    let indexed: i64 =
+        connection.query_row("SELECT COUNT(*) FROM messages_fts_docsize", [], |row| row.get(0)).expect("counts");
     let stored: i64 = connection.query_row("SELECT COUNT(*) FROM messages", [], |row| row.get(0)).expect("counts");
     assert_eq!(indexed, stored);
 }

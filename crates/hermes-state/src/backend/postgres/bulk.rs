@@ -34,7 +34,9 @@ impl Bulk for ServerTransaction<'_> {
         for (id, texts) in messages {
             let pieces = with_tokenizer(|tokenizer| pieces(tokenizer, texts))?;
             let all = i64::try_from(pieces.len()).unwrap_or(i64::MAX);
-            rows.extend((0_i64..).zip(pieces).map(|(number, words)| [(*id).into(), number.into(), all.into(), words.into()]));
+            rows.extend(
+                (0_i64..).zip(pieces).map(|(number, words)| [(*id).into(), number.into(), all.into(), words.into()]),
+            );
         }
         // In a list of values the server takes every parameter for text, hence the casts.
         for group in groups(&rows) {

@@ -75,11 +75,8 @@ impl WriteEngine for PostgresEngine {
     /// copied from another store is nobody else's to change. Other writes look before they change, and are isolated as if they came one after the other, as in a file they do.
     fn record(&mut self, writes: &[Attempt]) -> Result<Vec<Attempt>> {
         let side_by_side = |operation| matches!(operation, Operation::Transcript | Operation::Migrate);
-        let isolation = if writes.iter().all(|write| side_by_side(write.operation)) {
-            "READ COMMITTED"
-        } else {
-            "SERIALIZABLE"
-        };
+        let isolation =
+            if writes.iter().all(|write| side_by_side(write.operation)) { "READ COMMITTED" } else { "SERIALIZABLE" };
         let deadline = writes.iter().map(|write| write.deadline).max().unwrap_or_else(Instant::now);
         self.open = true;
         self.session.begin(

@@ -61,7 +61,8 @@ impl Bulk for SqliteTransaction<'_> {
         let done = self.integer(marker, &[PROGRESS.into()])?.unwrap_or_default();
         let (upto, rows) = self.step(done, last)?;
         if rows > 0 {
-            for (index, source) in [("messages_fts", "messages"), ("messages_fts_trigram", "messages_fts_trigram_src")] {
+            for (index, source) in [("messages_fts", "messages"), ("messages_fts_trigram", "messages_fts_trigram_src")]
+            {
                 self.execute(
                     &format!(
                         "INSERT INTO {index} (rowid, content, tool_name, tool_calls) \
