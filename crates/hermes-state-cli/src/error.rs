@@ -121,6 +121,7 @@ impl From<Error> for CommandError {
         let kind = match &error {
             Error::Busy { .. } | Error::LockedOnServer { .. } | Error::Unreachable { .. } => Kind::Busy,
             Error::Corrupt { .. } | Error::NotADatabase { .. } | Error::Replaced { .. } => Kind::Damaged,
+            Error::Migration(_) => Kind::Refused,
             Error::Constraint { .. } | Error::Invalid(_) | Error::TitleInUse { .. } | Error::TitleTooLong { .. } => {
                 Kind::Refused
             }
