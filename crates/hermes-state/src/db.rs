@@ -294,6 +294,10 @@ impl SessionDb {
         self.open_store()?.write(write, self.patience().routine, self.interrupt.as_deref())
     }
 
+    pub(crate) fn patiently<W: crate::op::Write>(&self, write: W, patience: Duration) -> Result<W::Answer> {
+        self.open_store()?.write(write, patience, self.interrupt.as_deref())
+    }
+
     pub(crate) fn transcript<W: crate::op::Write>(&self, write: W) -> Result<W::Answer> {
         self.open_store()?.write(write, self.patience().transcript, self.interrupt.as_deref())
     }

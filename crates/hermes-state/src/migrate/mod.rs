@@ -16,6 +16,7 @@ mod write;
 
 use std::sync::mpsc::sync_channel;
 use std::thread;
+use std::time::Duration;
 
 use report::{MigrationPhase, MigrationProgress, MigrationReport, TableReport};
 use rows::{Checksum, checksums};
@@ -28,6 +29,9 @@ use crate::error::{Error, Result};
 
 /// After so many passes a source that is still being written to is left as it was at the beginning of the last one.
 const PASSES: usize = 5;
+
+/// How long a step of filling the search index may take; on a server it is one for all.
+const INDEXING: Duration = Duration::from_secs(3600);
 
 /// How a store is copied into another.
 #[derive(Debug, Clone, Copy, Default)]
@@ -127,7 +131,7 @@ pub fn migrate(
     } else {
         copy_all(from, to, checked.rows.iter().sum(), &mut report, progress)?;
     }
-    while let Some((done, total)) = to.transcript(IndexSome)? {
+    while let Some((done, total)) = to.patiently(IndexSome, INDEXING)? {
         let number = |id: i64| u64::try_from(id).unwrap_or_default();
         let (done, total) = (number(done), number(total));
         progress(MigrationProgress { phase: MigrationPhase::Indexing, table: "messages", done, total });
