@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ColorChoice, Parser, Subcommand};
 
-use crate::commands::{completions, demo, list, man, record, search, show};
+use crate::commands::{completions, demo, list, man, migrate, record, search, show};
 use crate::demo::{older, writer};
 
 const EXIT_CODES: &str = "\
@@ -72,6 +72,7 @@ pub(crate) enum Command {
     /// Show the state of the store: where it is, sizes, locks, and who has it open
     #[command(after_help = "Examples:\n  hermes-state status\n  hermes-state --db ./state.db status --json")]
     Status,
+    Migrate(migrate::Arguments),
     Demo(demo::Arguments),
     Completions(completions::Arguments),
     Man(man::Arguments),

@@ -162,9 +162,11 @@ fn kind_of(error: &Error) -> Kind {
             _ => Kind::Stopped,
         },
         Error::Corrupt { .. } | Error::NotADatabase { .. } | Error::Replaced { .. } => Kind::Damaged,
-        Error::Constraint { .. } | Error::Invalid(_) | Error::TitleInUse { .. } | Error::TitleTooLong { .. } => {
-            Kind::Refused
-        }
+        Error::Constraint { .. }
+        | Error::Invalid(_)
+        | Error::Migration(_)
+        | Error::TitleInUse { .. }
+        | Error::TitleTooLong { .. } => Kind::Refused,
         Error::Forked { .. } | Error::Closed { .. } => Kind::Bug,
         error if error.sqlite_code() == TOO_BIG => Kind::Refused,
         _ => Kind::Stopped,

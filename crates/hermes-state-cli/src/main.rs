@@ -56,6 +56,7 @@ fn run(arguments: Arguments) -> Result<(), CommandError> {
         Command::Show(arguments) => commands::show::run(&arguments, &global, &mut out),
         Command::Search(arguments) => commands::search::run(&arguments, &global, &mut out),
         Command::Status => commands::status::run(&global, &mut out),
+        Command::Migrate(arguments) => commands::migrate::run(&arguments, &global, &mut out),
         Command::Demo(arguments) => commands::demo::run(&arguments, &global, &mut out),
         Command::Completions(arguments) => commands::completions::run(&arguments, &mut out),
         Command::Man(arguments) => commands::man::run(&arguments, &mut out),

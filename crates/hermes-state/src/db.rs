@@ -295,19 +295,35 @@ impl SessionDb {
         Ok(Open(store))
     }
 
-    fn routine<W: crate::op::Write>(&self, write: W) -> Result<W::Answer> {
+    pub(crate) fn routine<W: crate::op::Write>(&self, write: W) -> Result<W::Answer> {
         self.open_store()?.write(write, self.patience().routine, self.interrupt.as_deref())
     }
 
-    fn transcript<W: crate::op::Write>(&self, write: W) -> Result<W::Answer> {
+    pub(crate) fn patiently<W: crate::op::Write>(&self, write: W, patience: Duration) -> Result<W::Answer> {
+        self.open_store()?.write(write, patience, self.interrupt.as_deref())
+    }
+
+    pub(crate) fn transcript<W: crate::op::Write>(&self, write: W) -> Result<W::Answer> {
         self.open_store()?.write(write, self.patience().transcript, self.interrupt.as_deref())
     }
 
-    fn read<T: Send + 'static>(
+    pub(crate) fn read<T: Send + 'static>(
         &self,
         read: impl Fn(&mut dyn crate::transaction::Transaction) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         self.open_store()?.read(read)
+    }
+
+    pub(crate) fn read_at_length<T: Send + 'static>(
+        &self,
+        read: impl Fn(&mut dyn crate::transaction::Transaction) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.open_store()?.read_at_length(read)
+    }
+
+    /// Whether the columns of the store have one type each, which values of other types cannot be stored in.
+    pub(crate) fn is_typed(&self) -> Result<bool> {
+        Ok(self.open_store()?.is_typed())
     }
 
     /// Which search indexes of the file serve.

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::migrate::trouble::MigrationTrouble;
+
 /// The result of every fallible call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -336,6 +338,10 @@ pub enum Error {
         /// Whether the write may have been stored all the same; never with a file.
         perhaps_stored: bool,
     },
+
+    /// A store cannot be copied into another as asked.
+    #[error("{0}")]
+    Migration(Box<MigrationTrouble>),
 
     /// Any other error of the database engine.
     #[error("{message}")]

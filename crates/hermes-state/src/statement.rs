@@ -33,3 +33,22 @@ impl Statement {
         values.into_iter().map(|value| self.bind(value)).collect::<Vec<_>>().join(", ")
     }
 }
+
+/// The placeholders of several rows of values: `(?1, ?2), (?3, ?4)`.
+pub(crate) fn tuples(rows: usize, width: usize) -> String {
+    let tuple = |row: usize| {
+        let numbers: Vec<String> = (1..=width).map(|column| format!("?{}", row * width + column)).collect();
+        format!("({})", numbers.join(", "))
+    };
+    (0..rows).map(tuple).collect::<Vec<_>>().join(", ")
+}
+
+/// Cuts rows into groups of few different sizes, so that the statements for them are few and stay prepared.
+pub(crate) fn groups<T>(mut rows: &[T]) -> impl Iterator<Item = &[T]> {
+    std::iter::from_fn(move || {
+        let size = [64, 8, 1].into_iter().find(|size| *size <= rows.len())?;
+        let (group, rest) = rows.split_at(size);
+        rows = rest;
+        Some(group)
+    })
+}

@@ -2,11 +2,12 @@
 
 use crate::error::Result;
 use crate::search::index::TextIndex;
+use crate::search::snippet::Texts;
 use crate::value::{Columns, Record, Value};
 
 /// A transaction on some backend. Operations hold their SQL once, in the subset that SQLite and PostgreSQL share, with
 /// parameters written `?1`, `?2`, …; a backend whose placeholders differ translates them.
-pub(crate) trait Transaction {
+pub(crate) trait Transaction: Bulk {
     /// Runs one statement and returns how many rows it changed.
     fn execute(&mut self, sql: &str, parameters: &[Value]) -> Result<usize>;
 
@@ -31,6 +32,28 @@ pub(crate) trait Transaction {
 
     /// The full-text index of the engine.
     fn text_index(&self) -> &'static dyn TextIndex;
+}
+
+/// What copying whole stores asks of an engine beyond the statements that all share.
+pub(crate) trait Bulk {
+    /// The highest id that a message of the store ever had, also one that is gone; 0 if there was none.
+    fn highest_message_id(&mut self) -> Result<i64>;
+
+    /// Has the next message get an id above this one. What is higher already stays.
+    fn raise_message_ids(&mut self, upto: i64) -> Result<()>;
+
+    /// Makes messages findable that were inserted under ids of the caller's, if nothing in the store itself sees to that.
+    fn index_messages(&mut self, messages: &[(i64, Texts<'_>)]) -> Result<()>;
+
+    /// Leaves messages up to this id, of a store that has none yet, out of the index when they are inserted, if the
+    /// engine indexes faster afterwards.
+    fn defer_index(&mut self, upto: i64) -> Result<()>;
+
+    /// Indexes a bounded part of what was left out: how far it is now, of how far. `None` if nothing is left to do.
+    fn index_deferred(&mut self) -> Result<Option<(i64, i64)>>;
+
+    /// Has the engine look at what came in, so that it plans by it.
+    fn settle(&mut self) -> Result<()>;
 }
 
 /// A statement that was sent.

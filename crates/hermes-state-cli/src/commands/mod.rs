@@ -4,6 +4,7 @@ pub(crate) mod completions;
 pub(crate) mod demo;
 pub(crate) mod list;
 pub(crate) mod man;
+pub(crate) mod migrate;
 pub(crate) mod record;
 pub(crate) mod search;
 pub(crate) mod show;

@@ -24,7 +24,7 @@ fn chapter(command: &str) -> &'static str {
 fn each_command_has_a_chapter_with_all_its_options() {
     let world = World::new();
     let commands = commands(&world);
-    assert_eq!(commands, ["record", "list", "show", "search", "status", "demo", "completions", "man"]);
+    assert_eq!(commands, ["record", "list", "show", "search", "status", "migrate", "demo", "completions", "man"]);
     for command in &commands {
         let help = world.run(&format!("{command} --help")).expect_code(0).out;
         assert!(help.contains("Examples:\n  "), "{command} has no examples");
@@ -63,6 +63,10 @@ fn each_json_field_is_in_the_chapter_of_its_command() {
         ("show", world.run("show s1 --json").json()),
         ("search", world.run("search harbour --json").json()),
         ("status", status.expect("the other process is seen")),
+        ("migrate", {
+            let (from, to) = (world.store(), world.folder().join("copy.db"));
+            world.run(&format!("migrate --from {} --to {} --json", from.display(), to.display())).json()
+        }),
         ("demo", world.run("demo --json").json()),
     ];
     documents.extend(on_server.map(|status| ("status", status)));

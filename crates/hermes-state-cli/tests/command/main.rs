@@ -3,6 +3,7 @@
 mod documented;
 mod errors;
 mod look;
+mod migrate;
 mod record;
 mod server;
 mod watch;

@@ -29,10 +29,11 @@ pub(crate) enum Operation {
     Checkpoint = 7,
     Vacuum = 8,
     Repair = 9,
+    Migrate = 10,
 }
 
 impl Operation {
-    const ALL: [Operation; 9] = [
+    const ALL: [Operation; 10] = [
         Operation::Open,
         Operation::Write,
         Operation::Transcript,
@@ -42,6 +43,7 @@ impl Operation {
         Operation::Checkpoint,
         Operation::Vacuum,
         Operation::Repair,
+        Operation::Migrate,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -55,6 +57,7 @@ impl Operation {
             Operation::Checkpoint => "moving the log into the store",
             Operation::Vacuum => "vacuuming",
             Operation::Repair => "repairing",
+            Operation::Migrate => "copying another store",
         }
     }
 

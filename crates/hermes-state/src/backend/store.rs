@@ -67,6 +67,24 @@ impl Store {
         on_engine!(self, store => store.read(read))
     }
 
+    /// As [`read`](Store::read), for reads that take long: each of their queries has the time that a whole read has.
+    pub(crate) fn read_at_length<T: Send + 'static>(
+        &self,
+        read: impl Fn(&mut dyn Transaction) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        match self {
+            // Reading a file waits for nothing that could be bounded.
+            Store::File(store) => store.read(read),
+            #[cfg(feature = "postgres")]
+            Store::Server(store) => store.read_at_length(read),
+        }
+    }
+
+    /// Whether columns have one type each, which values of other types cannot be stored in.
+    pub(crate) fn is_typed(&self) -> bool {
+        !matches!(self, Store::File(_))
+    }
+
     /// Commits a write; returns when it is durable.
     pub(crate) fn write<W: Write>(
         &self,

@@ -102,13 +102,14 @@ impl WriteEngine for PostgresEngine {
     }
 
     fn transaction(&mut self) -> Box<dyn Transaction + '_> {
-        Box::new(ServerTransaction { session: &mut self.session })
+        Box::new(ServerTransaction { session: &mut self.session, renewed: None })
     }
 
-    /// Messages are only added and counters only grow, which any number of transactions may do side by side. Other
-    /// writes look before they change, and are isolated as if they came one after the other, as in a file they do.
+    /// Messages are only added and counters only grow, which any number of transactions may do side by side; what is
+    /// copied from another store is nobody else's to change. Other writes look before they change, and are isolated as if they came one after the other, as in a file they do.
     fn record(&mut self, writes: &[Attempt]) -> Result<Vec<Attempt>> {
-        let is_transcript = writes.iter().all(|write| write.operation == Operation::Transcript);
+        let adds_only = |operation| matches!(operation, Operation::Transcript | Operation::Migrate);
+        let is_transcript = writes.iter().all(|write| adds_only(write.operation));
         let isolation = if is_transcript { "READ COMMITTED" } else { "SERIALIZABLE" };
         let (turn, longest) = if !is_transcript && self.conflicts >= PATIENT_CONFLICTS {
             (TURN, LOCK_TIMEOUT_IN_TURN)

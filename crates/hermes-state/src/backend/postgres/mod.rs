@@ -1,5 +1,6 @@
 //! The PostgreSQL backend: one schema of a server, shared by the processes of many machines.
 
+mod bulk;
 mod connect;
 mod engine;
 mod errors;

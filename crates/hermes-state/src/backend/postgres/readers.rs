@@ -71,6 +71,36 @@ impl Readers {
         })
     }
 
+    /// As [`read`](Readers::read), but `patience` is for each query. A connection that breaks ends a long read at most
+    /// this often before that is its answer.
+    pub(super) fn read_at_length<T: Send + 'static>(
+        self: &Arc<Self>,
+        patience: Duration,
+        read: impl Fn(&mut dyn Transaction) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        const ATTEMPTS: usize = 3;
+        self.run(move |reader, reply| {
+            let mut outcome = Err(no_thread("it did not begin"));
+            for _ in 0..ATTEMPTS {
+                let deadline = Instant::now() + patience;
+                outcome = match reader.session.connect(deadline) {
+                    Ok(true) => reader.attempt(deadline, Some(patience), &read),
+                    Ok(false) => Err(reader.session.unreachable(false)),
+                    Err(error) => {
+                        outcome = Err(error);
+                        break;
+                    }
+                };
+                let again = outcome.is_err() && reader.session.is_passing();
+                reader.session.rollback();
+                if !again {
+                    break;
+                }
+            }
+            reply(outcome);
+        })
+    }
+
     /// Runs a job on a reading thread and waits for what it replies.
     pub(super) fn run<T: Send + 'static>(
         self: &Arc<Self>,
@@ -168,15 +198,27 @@ impl Reader {
             if !self.session.connect(deadline)? {
                 return Err(self.session.unreachable(false));
             }
-            let outcome = self
-                .session
-                .begin(BEGIN, deadline)
-                .and_then(|()| read(&mut ServerTransaction { session: &mut self.session }));
-            match outcome {
+            match self.attempt(deadline, None, read) {
                 Err(_) if self.session.is_passing() && Instant::now() < deadline => self.session.rollback(),
                 outcome => return outcome,
             }
         }
+    }
+
+    /// Runs `read` once on the connection; with `renewed`, each query has that time.
+    fn attempt<T>(
+        &mut self,
+        deadline: Instant,
+        renewed: Option<Duration>,
+        read: &dyn Fn(&mut dyn Transaction) -> Result<T>,
+    ) -> Result<T> {
+        // Between the queries of a long read somebody works with what they gave, which may take its time.
+        let begin = match renewed {
+            Some(_) => format!("{BEGIN}; SET LOCAL idle_in_transaction_session_timeout = '15min'"),
+            None => BEGIN.to_owned(),
+        };
+        self.session.begin(&begin, deadline)?;
+        read(&mut ServerTransaction { session: &mut self.session, renewed })
     }
 }
 

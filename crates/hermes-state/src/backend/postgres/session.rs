@@ -274,6 +274,11 @@ impl Session {
         self.send_batch(statement)
     }
 
+    /// Has answers waited for until `deadline` from now on.
+    pub(super) fn wait_until(&mut self, deadline: Instant) {
+        self.deadline = deadline;
+    }
+
     /// Whether the transaction came to an end that passes and has nothing to do with what it did.
     pub(super) fn is_passing(&self) -> bool {
         self.passing.is_some()

@@ -142,6 +142,14 @@ impl Store {
         self.readers.read(READING, read)
     }
 
+    /// As [`read`](Store::read), with that time for each query.
+    pub(crate) fn read_at_length<T: Send + 'static>(
+        &self,
+        read: impl Fn(&mut dyn Transaction) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.readers.read_at_length(READING, read)
+    }
+
     /// Commits a write; returns when it is durable.
     pub(crate) fn write<W: Write>(
         &self,

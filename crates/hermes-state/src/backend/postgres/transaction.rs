@@ -1,5 +1,7 @@
 //! The transaction trait over a session.
 
+use std::time::{Duration, Instant};
+
 use super::search::TsQuery;
 use super::search::index::pieces;
 use super::session::Session;
@@ -13,6 +15,8 @@ use crate::value::{Columns, Value};
 /// A session on which a transaction has been begun by whoever made this.
 pub(super) struct ServerTransaction<'a> {
     pub(super) session: &'a mut Session,
+    /// How long each query may take, where not the whole transaction has one time.
+    pub(super) renewed: Option<Duration>,
 }
 
 impl Transaction for ServerTransaction<'_> {
@@ -28,6 +32,9 @@ impl Transaction for ServerTransaction<'_> {
         parameters: &[Value],
         row: &mut dyn FnMut(Vec<Value>) -> Result<()>,
     ) -> Result<Columns> {
+        if let Some(patience) = self.renewed {
+            self.session.wait_until(Instant::now() + patience);
+        }
         self.session.query(sql, parameters, row)
     }
 

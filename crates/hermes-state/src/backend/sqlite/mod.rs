@@ -3,6 +3,7 @@
 //! Everything that touches a connection runs on the threads of [`lock::crew`]; nothing in this folder logs or calls
 //! back into the caller's code, for the reason given there.
 
+mod bulk;
 mod connection;
 mod engine;
 mod errors;
