@@ -25,7 +25,7 @@ fn a_file_is_copied_and_the_copy_is_compared() {
 }
 
 #[test]
-#[cfg(feature = "postgres")]
+
 fn a_store_goes_to_a_server_and_back_without_showing_its_password() {
     let Some(server) = hermes_state_testkit::shared() else { return };
     let (world, space) = (World::new(), server.fresh());
