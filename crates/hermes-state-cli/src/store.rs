@@ -75,9 +75,18 @@ pub(crate) fn open(global: &Global, patience: Option<Duration>) -> Result<Sessio
 }
 
 /// How to open what is at this location, as far as the environment says.
-fn options(location: &Path) -> Result<OpenOptions, CommandError> {
+pub(crate) fn options(location: &Path) -> Result<OpenOptions, CommandError> {
     let options = OpenOptions::new();
     Ok(if is_url(location) { options.password(environment::password()?) } else { options })
+}
+
+/// What is in memory ends with the process, which is of no use to anybody here.
+pub(crate) fn refuse_memory(location: &Path) -> Result<(), CommandError> {
+    if location == Path::new(":memory:") {
+        let message = "a store in memory would end with this command; name a file or a server";
+        return Err(CommandError::new(Kind::Usage, message));
+    }
+    Ok(())
 }
 
 fn locate(global: &Global) -> Result<(PathBuf, Option<Home>), CommandError> {
@@ -87,10 +96,7 @@ fn locate(global: &Global) -> Result<(PathBuf, Option<Home>), CommandError> {
         None => environment::server_url()?,
     };
     if let Some(location) = named {
-        if location == Path::new(":memory:") {
-            let message = "a store in memory would end with this command; name a file or a server";
-            return Err(CommandError::new(Kind::Usage, message));
-        }
+        refuse_memory(&location)?;
         return Ok((location, home));
     }
     let home = home.ok_or_else(|| {

@@ -7,7 +7,7 @@ use std::time::Instant;
 use clap::Args;
 use hermes_state::{
     Error, MigrateOptions, MigrationPhase, MigrationProblem, MigrationProgress, MigrationReport, MigrationTarget,
-    OpenOptions, SCHEMA_VERSION, ServerTrouble, SessionDb, TableReport, migrate, plan_migration,
+    SCHEMA_VERSION, ServerTrouble, SessionDb, TableReport, is_url, migrate, plan_migration,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value as Json, json};
@@ -15,11 +15,12 @@ use serde_json::{Value as Json, json};
 use crate::arguments::Global;
 use crate::error::{CommandError, Kind};
 use crate::output::{Output, note};
+use crate::store::{self, shown};
 use crate::text::{thousands, visible};
 
-/// Copy a whole store into another one: file to server, server to file, or either to its like
+/// Copy a whole store into another one, file or server
 ///
-/// Ids, times and all columns stay as they are, and the search works at the end. The source may be in use meanwhile: the
+/// Either may be a file or the URL of a server. Ids, times and all columns stay as they are, and the search works at the end. The source may be in use meanwhile: the
 /// copy is the source as it was at one moment. Until the command ends nothing else should use the target. If it is
 /// interrupted, even killed, the same command goes on where it was. At the end the rows of both are counted and compared.
 ///
@@ -52,6 +53,8 @@ pub(crate) fn run(arguments: &Arguments, global: &Global, out: &mut Output) -> R
     if global.db.is_some() {
         return Err(CommandError::new(Kind::Usage, "this command is told its stores by --from and --to, not by --db"));
     }
+    store::refuse_memory(&arguments.from)?;
+    store::refuse_memory(&arguments.to)?;
     let started = Instant::now();
     let options = MigrateOptions::new().merge(arguments.merge).ignore_unknown(arguments.ignore_unknown);
     let mut bar = Bar::new(out.json);
@@ -59,11 +62,11 @@ pub(crate) fn run(arguments: &Arguments, global: &Global, out: &mut Output) -> R
     let report = if arguments.dry_run {
         plan(&from, &arguments.to, &options, &mut bar)?
     } else {
-        let to = SessionDb::open(&arguments.to)?;
+        let to = store::options(&arguments.to)?.open(&arguments.to)?;
         migrate(&from, &to, &options, &mut |progress| bar.show(progress)).map_err(explained)?
     };
     bar.clear();
-    let from = from.path().display().to_string();
+    let from = shown(from.path());
     let seconds = started.elapsed().as_secs_f64();
     if out.json {
         out.document(&view(&report, &from, seconds))?;
@@ -83,11 +86,19 @@ pub(crate) fn run(arguments: &Arguments, global: &Global, out: &mut Output) -> R
 /// Opens the source for looking. One of an older release is first brought up to date, as by every other command that
 /// writes; a dry run does not, and says so.
 fn source(arguments: &Arguments) -> Result<SessionDb, CommandError> {
-    let db = SessionDb::open_read_only(&arguments.from)?;
+    let from = &arguments.from;
+    let missing = |from: &Path| CommandError::new(Kind::NotFound, format!("there is no store at {}", shown(from)));
+    if !is_url(from) && from.metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+        return Err(missing(from));
+    }
+    let db = match store::options(from)?.read_only(true).open(from) {
+        Err(Error::Server { path, trouble: ServerTrouble::NoStore { .. } }) => return Err(missing(&path)),
+        opened => opened?,
+    };
     let old = db.status()?.schema_version.is_none_or(|version| version < SCHEMA_VERSION);
     if old && !arguments.dry_run {
         drop(db);
-        return Ok(SessionDb::open(&arguments.from)?);
+        return Ok(store::options(&arguments.from)?.open(&arguments.from)?);
     }
     Ok(db)
 }
@@ -96,7 +107,7 @@ fn plan(from: &SessionDb, to: &Path, options: &MigrateOptions, bar: &mut Bar) ->
     let found = match to.metadata() {
         Err(error) if error.kind() == ErrorKind::NotFound && !is_url(to) => None,
         Ok(metadata) if metadata.len() == 0 => None,
-        _ => match OpenOptions::new().read_only(true).open(to) {
+        _ => match store::options(to)?.read_only(true).open(to) {
             Ok(db) => Some(db),
             Err(Error::Server { trouble: ServerTrouble::NoStore { .. }, .. }) => None,
             Err(error) => return Err(error.into()),
@@ -108,10 +119,6 @@ fn plan(from: &SessionDb, to: &Path, options: &MigrateOptions, bar: &mut Bar) ->
         None => MigrationTarget::NewFile,
     };
     plan_migration(from, target, options, &mut |progress| bar.show(progress)).map_err(explained)
-}
-
-fn is_url(store: &Path) -> bool {
-    store.to_str().is_some_and(|text| text.starts_with("postgres:") || text.starts_with("postgresql:"))
 }
 
 /// Adds what can be done with the options of this command.
