@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// Where statements for all engines are.
-const SHARED: [&str; 3] = ["src/op", "src/query", "src/search"];
+const SHARED: [&str; 4] = ["src/op", "src/query", "src/search", "src/migrate"];
 
 /// What only one engine understands, as it would stand in a statement.
 const OF_ONE_ENGINE: [&str; 35] = [
