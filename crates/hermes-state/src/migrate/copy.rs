@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
+use super::origin::{Origin, proved};
 use super::report::{MigrationPhase, MigrationProblem, MigrationProgress};
 use super::rows::{Checksum, Pages, Row, digest, identity, lookup};
 use super::source::{Told, tell};
@@ -53,6 +54,7 @@ impl Held {
 
 struct Pass<'a> {
     to: &'a SessionDb,
+    origin: &'a mut Origin,
     held: Held,
     done: u64,
     total: u64,
@@ -66,6 +68,7 @@ struct Pass<'a> {
 pub(super) fn pass(
     from: &SessionDb,
     to: &SessionDb,
+    origin: &mut Origin,
     total: u64,
     progress: &mut dyn FnMut(MigrationProgress),
 ) -> Result<Passed> {
@@ -75,7 +78,7 @@ pub(super) fn pass(
             .name("hermes-migrate".into())
             .spawn_scoped(scope, || from.read_at_length(move |transaction| tell(transaction, &teller)))
             .map_err(|error| Error::Engine { message: format!("no thread to read the source: {error}"), code: 0 })?;
-        let copied = copy(to, told, total, progress);
+        let copied = copy(to, origin, told, total, progress);
         let read = reading.join().unwrap_or_else(|_| Err(Error::Invalid("reading the source panicked".into())));
         // If copying failed the reading failed for it; if reading failed the copying just came to an early end.
         let passed = copied?;
@@ -86,13 +89,14 @@ pub(super) fn pass(
 
 fn copy(
     to: &SessionDb,
+    origin: &mut Origin,
     told: Receiver<Told>,
     total: u64,
     progress: &mut dyn FnMut(MigrationProgress),
 ) -> Result<Option<Passed>> {
     let held = to.read(Held::read)?;
     let mut pass =
-        Pass { to, held, done: 0, total, passed: Passed::default(), parents: Vec::new(), ended: 0, progress };
+        Pass { to, origin, held, done: 0, total, passed: Passed::default(), parents: Vec::new(), ended: 0, progress };
     let count = tables()?.len();
     for told in told {
         match told {
@@ -129,6 +133,7 @@ impl Pass<'_> {
         let table = &tables()?[number];
         let parent = (number == SESSIONS).then(|| table.place("parent_session_id")).flatten();
         let count = rows.len() as u64;
+        self.origin.see(number, table, &rows);
         for row in &rows {
             self.passed.source[number].add(digest(row, None));
             if let Some(place) = parent
@@ -237,41 +242,58 @@ pub(super) fn put(to: &SessionDb, rows: PutRows) -> Result<()> {
     Ok(())
 }
 
-/// Removes what the source no longer has. Only for a target that holds nothing else than this migration brought.
-pub(super) fn remove_extras(from: &SessionDb, to: &SessionDb) -> Result<Vec<u64>> {
-    let mut removed = vec![0; tables()?.len()];
-    // Sessions last: the others refer to them.
-    for number in (1..removed.len()).chain([SESSIONS]) {
-        let table = &tables()?[number];
-        let mut after: Option<Vec<Value>> = None;
-        loop {
-            let from_here = after.clone();
-            let (keys, position) = to.read(move |transaction| {
-                let mut pages = Pages::of(table);
-                if let Some(after) = &from_here {
-                    pages = pages.after(after.clone());
-                }
-                let rows = pages.next(transaction)?;
-                let keys = rows.iter().filter(|row| number != META || !is_of_engine(row)).map(|row| table.key_of(row));
-                Ok((keys.collect::<Vec<_>>(), pages.position().map(<[Value]>::to_vec).filter(|_| !rows.is_empty())))
-            })?;
-            let Some(position) = position else { break };
-            after = Some(position);
-            let asked = keys.clone();
-            let known = from.read(move |transaction| {
-                let mut known = std::collections::HashSet::new();
-                lookup(transaction, table, "1", &asked, &mut |key, _| {
-                    known.insert(key);
-                    Ok(())
-                })?;
-                Ok(known)
-            })?;
-            let gone: Vec<Vec<Value>> = keys.into_iter().filter(|key| !known.contains(&identity(key))).collect();
-            if !gone.is_empty() {
-                removed[number] += gone.len() as u64;
-                to.transcript(RemoveRows { table: number, keys: gone })?;
-            }
+/// Removes what the source no longer has. If somebody else may have put any of it there, nothing is removed.
+pub(super) fn remove_extras(from: &SessionDb, to: &SessionDb, origin: &Origin) -> Result<Vec<u64>> {
+    let mut gone = Vec::new();
+    for number in 0..tables()?.len() {
+        gone.push(extras(from, to, number)?);
+    }
+    let (begun, sessions) = (origin.begun, gone[SESSIONS].clone());
+    let sessions = to.read(move |transaction| proved(transaction, begun, &sessions))?;
+    for (number, table) in tables()?.iter().enumerate() {
+        if let Some(key) = origin.stranger(number, &gone[number], &sessions) {
+            let mut row = vec![Value::Null; table.columns.len()];
+            table.key.iter().zip(key).for_each(|(place, value)| row[*place] = value.clone());
+            let key = table.key_text(&row);
+            let what = format!("the source has no {key} in {}, or has removed it since an earlier run", table.name);
+            return Err(MigrationTrouble::WrittenByOthers { what }.into());
         }
     }
-    Ok(removed)
+    // Sessions last: the others refer to them.
+    for number in (1..gone.len()).chain([SESSIONS]) {
+        for keys in gone[number].chunks(LINKS) {
+            to.transcript(RemoveRows { table: number, keys: keys.to_vec() })?;
+        }
+    }
+    Ok(gone.iter().map(|keys| keys.len() as u64).collect())
+}
+
+/// The keys that the target has in a table and the source has not.
+fn extras(from: &SessionDb, to: &SessionDb, number: usize) -> Result<Vec<Vec<Value>>> {
+    let table = &tables()?[number];
+    let (mut gone, mut after) = (Vec::new(), None::<Vec<Value>>);
+    loop {
+        let from_here = after.clone();
+        let (keys, position) = to.read(move |transaction| {
+            let mut pages = Pages::of(table);
+            if let Some(after) = &from_here {
+                pages = pages.after(after.clone());
+            }
+            let rows = pages.next(transaction)?;
+            let keys = rows.iter().filter(|row| number != META || !is_of_engine(row)).map(|row| table.key_of(row));
+            Ok((keys.collect::<Vec<_>>(), pages.position().map(<[Value]>::to_vec).filter(|_| !rows.is_empty())))
+        })?;
+        let Some(position) = position else { return Ok(gone) };
+        after = Some(position);
+        let asked = keys.clone();
+        let known = from.read(move |transaction| {
+            let mut known = std::collections::HashSet::new();
+            lookup(transaction, table, "1", &asked, &mut |key, _| {
+                known.insert(key);
+                Ok(())
+            })?;
+            Ok(known)
+        })?;
+        gone.extend(keys.into_iter().filter(|key| !known.contains(&identity(key))));
+    }
 }

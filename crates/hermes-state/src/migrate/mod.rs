@@ -7,6 +7,7 @@
 mod check;
 mod copy;
 mod merge;
+mod origin;
 pub(crate) mod report;
 mod rows;
 mod source;
@@ -18,6 +19,7 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::Duration;
 
+use origin::Origin;
 use report::{MigrationPhase, MigrationProgress, MigrationReport, TableReport};
 use rows::{Checksum, checksums};
 use tables::tables;
@@ -123,13 +125,13 @@ pub fn migrate(
         return Err(MigrationTrouble::Problems { count: checked.count, first: checked.problems }.into());
     }
     let highest = from.read(|transaction| transaction.highest_message_id())?;
-    let wanted = Marker { source, merge: options.merge, session: None };
-    let marker_then = to.routine(Begin { target, marker: wanted, highest })?;
+    let wanted = Marker { source, merge: options.merge, highest, session: None };
+    let marker_then = to.routine(Begin { target, marker: wanted })?;
     let mut report = MigrationReport { resumed: marker.is_some(), notes: checked.notes, ..MigrationReport::default() };
     if options.merge {
         merge::merge(from, to, marker_then, &checked.rows, &mut report, progress)?;
     } else {
-        copy_all(from, to, checked.rows.iter().sum(), &mut report, progress)?;
+        copy_all(from, to, Origin::new(marker_then.highest)?, checked.rows.iter().sum(), &mut report, progress)?;
     }
     while let Some((done, total)) = to.patiently(IndexSome, INDEXING)? {
         let number = |id: i64| u64::try_from(id).unwrap_or_default();
@@ -215,6 +217,7 @@ fn standing(db: &SessionDb) -> Result<Option<Marker>> {
 fn copy_all(
     from: &SessionDb,
     to: &SessionDb,
+    mut origin: Origin,
     total: u64,
     report: &mut MigrationReport,
     progress: &mut dyn FnMut(MigrationProgress),
@@ -222,7 +225,7 @@ fn copy_all(
     let mut copied = vec![0; tables()?.len()];
     let mut removed = copied.clone();
     loop {
-        let passed = copy::pass(from, to, total, progress)?;
+        let passed = copy::pass(from, to, &mut origin, total, progress)?;
         report.passes += 1;
         let expected: Vec<u64> = passed.source.iter().map(|sum| sum.rows).collect();
         let held = sums(to, &expected, progress)?;
@@ -253,7 +256,7 @@ fn copy_all(
             return Err(MigrationTrouble::Unequal { passes: report.passes, tables: unequal }.into());
         }
         if !unequal.is_empty() {
-            let gone = copy::remove_extras(from, to)?;
+            let gone = copy::remove_extras(from, to, &origin)?;
             removed.iter_mut().zip(gone).for_each(|(all, some)| *all += some);
         }
     }

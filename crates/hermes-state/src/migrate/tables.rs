@@ -33,6 +33,7 @@ pub(super) const SESSIONS: usize = 0;
 pub(super) const MESSAGES: usize = 1;
 pub(super) const USAGE: usize = 2;
 pub(super) const META: usize = 3;
+pub(super) const LOCKS: usize = 5;
 
 /// What others refer to comes first.
 const KEYS: [(&str, &[&str]); 7] = [
@@ -133,5 +134,6 @@ mod tests {
         assert_eq!(tables().unwrap()[MESSAGES].name, "messages");
         assert_eq!(tables().unwrap()[USAGE].name, "session_model_usage");
         assert_eq!(tables().unwrap()[META].name, "state_meta");
+        assert_eq!(tables().unwrap()[LOCKS].name, "compression_locks");
     }
 }

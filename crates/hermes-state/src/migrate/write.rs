@@ -19,6 +19,9 @@ pub(super) struct Marker {
     /// Where it comes from: a path, or a URL without its password.
     pub(super) source: String,
     pub(super) merge: bool,
+    /// The highest id that a message of the source had had when it began: whoever else writes gets higher ones.
+    #[serde(default)]
+    pub(super) highest: i64,
     /// When merging: the session that is being copied, and up to which of its ids in the source it is.
     #[serde(default)]
     pub(super) session: Option<(String, i64)>,
@@ -65,7 +68,6 @@ pub(super) fn occupied(transaction: &mut dyn Transaction) -> Result<Option<&'sta
 pub(super) struct Begin {
     pub(super) target: String,
     pub(super) marker: Marker,
-    pub(super) highest: i64,
 }
 
 impl Write for Begin {
@@ -85,7 +87,8 @@ impl Write for Begin {
             if let Some(table) = occupied(transaction)? {
                 return Err(MigrationTrouble::NotEmpty { target, table }.into());
             }
-            transaction.defer_index(self.highest)?;
+            transaction.defer_index(self.marker.highest)?;
+            transaction.raise_message_ids(self.marker.highest)?;
         }
         let sent = self.marker.store(transaction)?;
         transaction.receive(sent)?;

@@ -201,7 +201,7 @@ fn a_resumed_run_follows_what_the_source_has_done_meanwhile() {
     copy(&from, &to).expect("copies");
     // As a run leaves it that was killed just before its end.
     let source = SessionDb::open(&from).expect("opens").path().display().to_string();
-    let marker = format!(r#"{{"source":{source:?},"merge":false}}"#);
+    let marker = format!(r#"{{"source":{source:?},"merge":false,"highest":777777}}"#);
     SessionDb::open(&to).expect("opens").set_meta("unfinished_migration", marker).expect("sets");
     behind_its_back(
         &from,

@@ -1,10 +1,14 @@
 //! What is refused, before anything is changed.
 
+use std::path::{Path, PathBuf};
+
 use hermes_state::{
-    Error, MigrateOptions, MigrationTarget, MigrationTrouble, NewMessage, NewSession, SessionDb, plan_migration,
+    Error, MigrateOptions, MigrationPhase, MigrationReport, MigrationTarget, MigrationTrouble, NewMessage, NewSession,
+    SessionDb, migrate, plan_migration,
 };
 use hermes_state_testkit::shared;
 
+use crate::support::python_says;
 use crate::world::{World, behind_its_back, copy, dump, run};
 
 fn trouble(outcome: hermes_state::Result<hermes_state::MigrationReport>) -> MigrationTrouble {
@@ -147,4 +151,88 @@ fn what_others_write_into_a_target_is_never_removed() {
     let found = trouble(copy(&from, &to));
     assert!(matches!(found, MigrationTrouble::WrittenByOthers { .. }), "{found}");
     assert_eq!(db.message_count(Some("theirs")).expect("counts"), 1);
+}
+
+/// Changes a file that this process has open.
+fn from_outside(path: &Path, sql: &str) {
+    python_says(path, &format!("sqlite3.connect(path).executescript({sql:?})"));
+}
+
+/// Copies, and the first time that this table is being copied does something.
+fn interfered(from: &Path, to: &Path, table: &str, meanwhile: &dyn Fn()) -> hermes_state::Result<MigrationReport> {
+    let (from, to) = (SessionDb::open_read_only(from)?, SessionDb::open(to)?);
+    let mut done = false;
+    migrate(&from, &to, &MigrateOptions::new(), &mut |progress| {
+        if progress.phase == MigrationPhase::Copying && progress.table == table && !done {
+            done = true;
+            meanwhile();
+        }
+    })
+}
+
+#[test]
+fn what_others_write_without_a_message_is_kept_and_named() {
+    let writes: [(&dyn Fn(&SessionDb), &str, &str); 2] = [
+        (&|db| db.create_session(NewSession::new("theirs", "cli")).expect("creates"), "sessions", "theirs"),
+        (&|db| db.set_meta("theirs", "x").expect("sets"), "state_meta", "theirs"),
+    ];
+    for (write, table, key) in writes {
+        let world = World::new();
+        let from = world.awkward("from.db");
+        let mut targets = vec![world.path("to.db")];
+        let space = shared().map(|server| server.fresh());
+        if cfg!(feature = "postgres") {
+            targets.extend(space.as_ref().map(|space| PathBuf::from(space.url())));
+        }
+        for to in targets {
+            let meanwhile = || write(&SessionDb::open(&to).expect("opens"));
+            // By the run in which it happened, and by the next one, which knows less.
+            for found in [trouble(interfered(&from, &to, "sessions", &meanwhile)), trouble(copy(&from, &to))] {
+                let told = found.to_string();
+                assert!(matches!(found, MigrationTrouble::WrittenByOthers { .. }), "{told}");
+                assert!(told.contains(table) && told.contains(key), "{told}");
+            }
+            let db = SessionDb::open(&to).expect("opens");
+            let kept = db.session("theirs").expect("reads").is_some() || db.meta("theirs").expect("reads").is_some();
+            assert!(kept, "{table} of {}", to.display());
+        }
+    }
+}
+
+#[test]
+fn what_the_source_loses_while_it_is_copied_is_lost_in_the_copy() {
+    let world = World::new();
+    let (from, to) = (world.awkward("from.db"), world.path("to.db"));
+    let meanwhile = || {
+        from_outside(
+            &from,
+            "DELETE FROM state_meta WHERE key = (SELECT MAX(key) FROM state_meta WHERE key NOT LIKE 'fts%'); \
+             DELETE FROM messages WHERE session_id = 'zz later'; DELETE FROM gateway_routing; \
+             DELETE FROM session_model_usage WHERE session_id = 'zz later'; \
+             UPDATE sessions SET parent_session_id = NULL WHERE id = 'a'; DELETE FROM sessions WHERE id = 'zz later'; \
+             INSERT INTO messages (session_id, role, timestamp) VALUES ('plain', 'user', 1)",
+        );
+    };
+    let report = interfered(&from, &to, "async_delegations", &meanwhile).expect("copies");
+    assert!(report.passes > 1 && report.is_equal() && !report.source_changed, "{report:?}");
+    let removed: Vec<u64> = report.tables.iter().map(|table| table.removed).collect();
+    assert_eq!(removed, [1, 20, 20, 1, 40, 0, 0], "{report:?}");
+    assert!(dump(&from) == dump(&to), "the copy differs");
+}
+
+#[test]
+fn changes_of_the_source_that_the_copy_does_not_have_are_told() {
+    for (sql, told) in [
+        ("UPDATE sessions SET ended_at = 5 WHERE id = 'plain'", true),
+        ("UPDATE state_meta SET value = 'other' WHERE key = (SELECT MIN(key) FROM state_meta)", true),
+        ("DELETE FROM messages WHERE id = 7", true),
+        ("DELETE FROM compression_locks", true),
+        ("SELECT 1", false),
+    ] {
+        let world = World::new();
+        let (from, to) = (world.awkward("from.db"), world.path("to.db"));
+        let meanwhile = || from_outside(&from, sql);
+        let report = interfered(&from, &to, "async_delegations", &meanwhile).expect("copies");
+        assert_eq!((report.is_equal(), report.source_changed), (true, told), "{sql}");
+    }
 }
