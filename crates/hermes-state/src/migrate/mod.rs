@@ -4,6 +4,7 @@
 //! passes ([`copy`]), each of which brings the target to what the source held at one moment. A run that was killed is
 //! resumed by running the same again. Merging into a store in use is [`merge`].
 
+mod changed;
 mod check;
 mod copy;
 mod merge;
@@ -19,6 +20,7 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::Duration;
 
+use changed::Changed;
 use origin::Origin;
 use report::{MigrationPhase, MigrationProgress, MigrationReport, TableReport};
 use rows::{Checksum, checksums};
@@ -236,11 +238,11 @@ fn copy_all(
             .filter(|(number, _)| held[*number] != passed.source[*number])
             .map(|(_, table)| table.name)
             .collect();
-        // Whoever writes messages moves this on; what else changes, the next pass would find, but not everything is
-        // worth another one.
-        report.source_changed = from.read(|transaction| transaction.highest_message_id())? != passed.highest;
+        // What else changes, the next pass would find, but not everything is worth another one.
+        let changed = Changed::since(from, &passed)?;
+        report.source_changed = changed.at_all;
         let last = report.passes >= PASSES;
-        if unequal.is_empty() && (!report.source_changed || last) {
+        if unequal.is_empty() && (!changed.grown || last) {
             report.tables = tables()?
                 .iter()
                 .enumerate()

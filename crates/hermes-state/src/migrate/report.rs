@@ -97,7 +97,8 @@ pub struct MigrationReport {
     pub resumed: bool,
     /// How often the source was gone through. The target is as the source was when the last time began.
     pub passes: usize,
-    /// Whether the source was written to after that.
+    /// Whether the source was written to after that: it has messages that are new or lacks some, or another table differs.
+    /// A message that was only rewritten in its place is not noticed.
     pub source_changed: bool,
     /// The tables, in the order of copying.
     pub tables: Vec<TableReport>,
