@@ -149,7 +149,7 @@ impl Bar {
     fn new(quiet: bool) -> Self {
         let bar = (!quiet && io::stderr().is_terminal()).then(|| {
             let bar = ProgressBar::new(0);
-            let style = ProgressStyle::with_template("{msg:28} {bar:40.green} {human_pos}/{human_len} ({elapsed})");
+            let style = ProgressStyle::with_template("{msg} {wide_bar:.green} {human_pos}/{human_len} ({elapsed})");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━━─"));
             bar
         });
@@ -224,7 +224,7 @@ fn view(report: &MigrationReport, from: &str, seconds: f64) -> Json {
 
 fn write(out: &mut Output, report: &MigrationReport, from: &str, seconds: f64) -> Result<(), CommandError> {
     if report.merged {
-        let header = ["TABLE", "SOURCE", "TARGET", "BROUGHT OVER", "THERE ALREADY", "KEPT AS IN TARGET"];
+        let header = ["TABLE", "SOURCE", "TARGET", "BROUGHT OVER", "THERE ALREADY", "KEPT AS THERE"];
         out.table(&header, report.tables.iter().map(merged).collect())?;
         for table in report.tables.iter().filter(|table| !table.kept_keys.is_empty()) {
             let keys: Vec<_> = table.kept_keys.iter().map(|key| visible(key)).collect();
@@ -236,7 +236,7 @@ fn write(out: &mut Output, report: &MigrationReport, from: &str, seconds: f64) -
             note(&format!("{} message(s) {get} new ids", thousands(renumbered)));
         }
     } else {
-        let header = ["TABLE", "SOURCE", "TARGET", "COPIED", "CHECKSUM OF SOURCE", "CHECKSUM OF TARGET"];
+        let header = ["TABLE", "SOURCE", "TARGET", "COPIED", "SUM OF SOURCE", "SUM OF TARGET"];
         out.table(&header, report.tables.iter().map(copied).collect())?;
     }
     for told in report.notes.iter().chain(&report.problems) {
@@ -263,9 +263,14 @@ fn copied(table: &TableReport) -> Vec<String> {
         thousands(table.source_rows),
         thousands(table.target_rows),
         thousands(table.copied),
-        table.source_checksum.clone(),
-        table.target_checksum.clone(),
+        beginning(&table.source_checksum),
+        beginning(&table.target_checksum),
     ]
+}
+
+/// As much of a checksum as fits twice beside the counts on a terminal of 80 columns; JSON has all of it.
+fn beginning(checksum: &str) -> String {
+    checksum.chars().take(12).collect()
 }
 
 fn merged(table: &TableReport) -> Vec<String> {

@@ -178,6 +178,8 @@ pub fn plan_migration(
             None => {}
         }
     }
+    // Reading it may need a right that reading the tables does not.
+    from.read(|transaction| transaction.highest_message_id())?;
     let checked = check::check(from, typed, options.ignore_unknown, progress)?;
     (report.notes, report.problems) = (checked.notes, checked.problems);
     let theirs = sums(from, &checked.rows, progress)?;

@@ -170,11 +170,13 @@ fn interfered(from: &Path, to: &Path, table: &str, meanwhile: &dyn Fn()) -> herm
     })
 }
 
+type Writes = fn(&SessionDb);
+
 #[test]
 fn what_others_write_without_a_message_is_kept_and_named() {
-    let writes: [(&dyn Fn(&SessionDb), &str, &str); 2] = [
-        (&|db| db.create_session(NewSession::new("theirs", "cli")).expect("creates"), "sessions", "theirs"),
-        (&|db| db.set_meta("theirs", "x").expect("sets"), "state_meta", "theirs"),
+    let writes: [(Writes, &str, &str); 2] = [
+        (|db| db.create_session(NewSession::new("theirs", "cli")).expect("creates"), "sessions", "theirs"),
+        (|db| db.set_meta("theirs", "x").expect("sets"), "state_meta", "theirs"),
     ];
     for (write, table, key) in writes {
         let world = World::new();
