@@ -5,7 +5,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
-use hermes_state::{NewMessage, NewSession, SearchOptions, SessionDb, SessionQuery};
+use hermes_state::{
+    MigrateOptions, MigrationPhase, NewMessage, NewSession, SearchOptions, SessionDb, SessionQuery, migrate,
+};
 use hermes_state_testkit::{Server, ServerConfig};
 use postgres::{Client, NoTls, Statement};
 
@@ -32,9 +34,13 @@ pub(crate) fn measure(report: &mut Report, rounds: usize) {
             return report.left_out("the engine on a server", "there is no PostgreSQL here");
         }
     };
+    if std::env::args().any(|argument| argument == "--migrating") {
+        return migrating(report, &server);
+    }
     one_writer(report, &server, rounds);
     many_writers(report, &server, rounds);
     reading(report, &server);
+    migrating(report, &server);
 }
 
 fn url(server: &Server, schema: &str) -> String {
@@ -98,6 +104,9 @@ fn one_writer(report: &mut Report, server: &Server, rounds: usize) {
 
 /// What one of the processes does: `url schema first-session`.
 pub(crate) fn play(role: &str, arguments: &[String]) {
+    if role == "role:server-migrate" {
+        return migrate_and_report(&arguments[0], &arguments[1]);
+    }
     let [server, schema, process] = arguments else { panic!("url, schema, process") };
     let sessions: Vec<String> = (0..WRITERS).map(|writer| format!("w{process}-{writer}")).collect();
     match role {
@@ -270,4 +279,68 @@ fn said(n: usize) -> NewMessage {
         text.push_str(" 下周去杭州西湖拍照");
     }
     NewMessage::new(if n.is_multiple_of(2) { "user" } else { "assistant" }, format!("message{n} {text}"))
+}
+
+/// Messages that are moved from store to store.
+const MOVED: usize = 100_000;
+
+/// Copies a store and prints seconds, the seconds of each phase, and the most memory that this process had.
+fn migrate_and_report(from: &str, to: &str) {
+    let (from, to) = (SessionDb::open_read_only(from).expect("opens"), SessionDb::open(to).expect("opens"));
+    let started = Instant::now();
+    let mut phases: Vec<(MigrationPhase, f64)> = Vec::new();
+    let mut since = started;
+    let report = migrate(&from, &to, &MigrateOptions::new(), &mut |progress| {
+        let now = since.elapsed().as_secs_f64();
+        since = Instant::now();
+        match phases.last_mut() {
+            Some((phase, seconds)) if *phase == progress.phase => *seconds += now,
+            _ => phases.push((progress.phase, now)),
+        }
+    });
+    assert!(report.expect("migrates").is_equal());
+    phases.push((MigrationPhase::Indexing, since.elapsed().as_secs_f64()));
+    let seconds = started.elapsed().as_secs_f64();
+    let shown: Vec<String> = phases.iter().map(|(phase, seconds)| format!("{phase:?} {seconds:.1} s")).collect();
+    println!("{seconds};{};{}", peak_megabytes(), shown.join(", "));
+}
+
+/// The most memory that this process had so far.
+fn peak_megabytes() -> f64 {
+    #[expect(clippy::disallowed_methods, reason = "a file of the system, never a store")]
+    let status = std::fs::read_to_string("/proc/self/status").expect("the system tells");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a line of it");
+    line.trim().trim_end_matches(" kB").parse::<f64>().expect("a number") / 1024.0
+}
+
+/// Moving a file to a server and back.
+fn migrating(report: &mut Report, server: &Server) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let db = SessionDb::open(path("from.db")).expect("opens");
+    for session in 0..MOVED / 100 {
+        let id = format!("s{session}");
+        db.create_session(NewSession::new(id.as_str(), "bench")).expect("creates");
+        let messages = (0..100).map(|n| said(session * 100 + n));
+        db.append_messages(id.as_str(), messages.collect()).expect("appends");
+    }
+    db.close().expect("closes");
+    for (what, from, to) in [
+        ("a file to the server", path("from.db"), url(server, "moved")),
+        ("the server to a file", url(server, "moved"), path("to.db")),
+    ] {
+        let output = Command::new(std::env::current_exe().expect("this program"))
+            .args(["role:server-migrate", &from, &to])
+            .stderr(Stdio::inherit())
+            .output()
+            .expect("runs");
+        assert!(output.status.success());
+        let text = String::from_utf8(output.stdout).expect("text");
+        let fields: Vec<&str> = text.trim().splitn(3, ';').collect();
+        let number = |at: usize| fields[at].parse::<f64>().expect("a number");
+        report.note("phases", fields[2]);
+        let rate = MOVED as f64 / number(0);
+        report.figure(&format!("moving {what}: messages a second"), rate, "/s", &Budget::AtLeast(10_000.0));
+        report.figure(&format!("moving {what}: peak memory"), number(1), "MB", &Budget::AtMost(100.0));
+    }
 }

@@ -132,6 +132,13 @@ impl Write for PutRows {
         let skipped = (self.table == SESSIONS).then(|| table.place("parent_session_id")).flatten();
         let places: Vec<usize> = (0..table.columns.len()).filter(|place| Some(*place) != skipped).collect();
         let names: Vec<&str> = places.iter().map(|place| table.columns[*place].name.as_str()).collect();
+        if self.fresh && self.table == MESSAGES {
+            let rows: Vec<Vec<&Value>> =
+                self.rows.iter().map(|row| places.iter().map(|place| &row[*place]).collect()).collect();
+            if transaction.copy_in(table.name, &names, &rows)? {
+                return self.index(transaction, table).map(|()| Promise::Kept(()));
+            }
+        }
         let conflict = if self.table == MESSAGES { String::new() } else { update_on_conflict(table, &places) };
         for group in groups(&self.rows) {
             let sql = format!(
@@ -145,17 +152,7 @@ impl Write for PutRows {
             sent.push(transaction.send(&sql, &parameters)?);
         }
         if self.table == MESSAGES {
-            let places = ["content", "tool_name", "tool_calls"].map(|name| table.place(name));
-            let findable: Vec<(i64, Texts<'_>)> = self
-                .rows
-                .iter()
-                .map(|row| {
-                    let text = |at: usize| places[at].and_then(|place| row[place].as_str());
-                    let texts = Texts { content: text(0), tool_name: text(1), tool_calls: text(2) };
-                    (row[0].as_i64().unwrap_or_default(), texts)
-                })
-                .collect();
-            transaction.index_messages(&findable)?;
+            self.index(transaction, table)?;
         }
         Ok(Promise::Later(Box::new(|transaction| {
             sent.into_iter().try_for_each(|sent| transaction.receive(sent).map(drop))
@@ -164,6 +161,20 @@ impl Write for PutRows {
 }
 
 impl PutRows {
+    fn index(&self, transaction: &mut dyn Transaction, table: &Table) -> Result<()> {
+        let places = ["content", "tool_name", "tool_calls"].map(|name| table.place(name));
+        let findable: Vec<(i64, Texts<'_>)> = self
+            .rows
+            .iter()
+            .map(|row| {
+                let text = |at: usize| places[at].and_then(|place| row[place].as_str());
+                let texts = Texts { content: text(0), tool_name: text(1), tool_calls: text(2) };
+                (row[0].as_i64().unwrap_or_default(), texts)
+            })
+            .collect();
+        transaction.index_messages(&findable)
+    }
+
     fn make_room(&self, table: &Table, transaction: &mut dyn Transaction, sent: &mut Vec<Sent>) -> Result<()> {
         if self.table == MESSAGES {
             // Deleted and inserted, and not updated, so that each engine's index follows.

@@ -1,4 +1,5 @@
 //! Copying stores into others: each direction, awkward content, interruptions, writers at work, and merging.
+#![cfg(feature = "postgres")]
 #![cfg(target_os = "linux")]
 #![expect(clippy::print_stdout, reason = "tests say what they saw, and processes report")]
 

@@ -3,15 +3,17 @@
 
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
+use std::io::Cursor;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use futures_util::TryStreamExt;
 use futures_util::future::{Either, select};
+use futures_util::{SinkExt, TryStreamExt};
 use tokio::runtime::{Builder, Runtime};
-use tokio_postgres::types::ToSql;
+use tokio_postgres::binary_copy::BinaryCopyInWriter;
+use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row, RowStream, Statement};
 
 use super::connect::{self, ConnectError, Connected, Ending, Role, Traffic};
@@ -332,6 +334,35 @@ impl Session {
         let statements = statements.to_owned();
         self.launch(|client| async move { client.batch_execute(&statements).await.map(|()| (Vec::new(), 0)) })?;
         Ok(())
+    }
+
+    /// Puts rows into a table by COPY.
+    pub(super) fn copy_rows(&mut self, table: &str, columns: &str, rows: &[Vec<&Value>]) -> Result<()> {
+        let described = self.prepared(&format!("SELECT {columns} FROM {table} LIMIT 0"))?;
+        let types: Vec<Type> = described.columns().iter().map(|column| column.type_().clone()).collect();
+        let copy = self.prepared(&format!("COPY {table} ({columns}) FROM STDIN (FORMAT binary)"))?;
+        self.wait(None)?;
+        let copied = self.attend(async |link| {
+            let mut writer = std::pin::pin!(BinaryCopyInWriter::new(link.client.copy_in(&copy).await?, &types));
+            for row in rows {
+                let bound: Vec<Bound<'_>> = row.iter().map(|value| Bound(value)).collect();
+                writer.as_mut().write_raw(bound.iter().map(|value| value as &(dyn ToSql + Sync))).await?;
+            }
+            writer.finish().await
+        })?;
+        copied.map(drop).map_err(|error| self.failed(&error))
+    }
+
+    /// Runs a COPY from these lines.
+    pub(super) fn copy_lines(&mut self, sql: &str, lines: String) -> Result<()> {
+        let copy = self.prepared(sql)?;
+        self.wait(None)?;
+        let copied = self.attend(async |link| {
+            let mut sink = std::pin::pin!(link.client.copy_in(&copy).await?);
+            sink.send(Cursor::new(lines.into_bytes())).await?;
+            sink.finish().await
+        })?;
+        copied.map(drop).map_err(|error| self.failed(&error))
     }
 
     /// Sends a statement with parameters of the driver's own types.
