@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use hermes_state::{LockKind, MigrateOptions, SessionDb, migrate};
-use hermes_state_testkit::shared;
+use hermes_state_testkit::{Server, shared};
 
 use crate::support::{play, role};
 use crate::world::{World, behind_its_back, copy, dump, must_be_whole};
@@ -14,7 +14,7 @@ use crate::world::{World, behind_its_back, copy, dump, must_be_whole};
 const TO: &str = "HERMES_STATE_TEST_MIGRATE_TO";
 
 /// How often copying is killed in each direction.
-const KILLS: usize = 12;
+const KILLS: usize = 8;
 
 /// What begins a line of a copying process that tells how far it is.
 const AT: &str = "at ";
@@ -218,4 +218,38 @@ fn a_resumed_run_follows_what_the_source_has_done_meanwhile() {
     assert!(report.tables[0].removed == 1 && report.tables[1].removed == 20, "{report:?}");
     assert!(dump(&from) == dump(&to), "the copy differs");
     must_be_whole(&to);
+}
+
+/// The server dies under a run that lives on: it waits, connects anew and ends with the same store. Twice is what one long
+/// read bears.
+#[test]
+#[cfg(feature = "postgres")]
+fn a_server_that_is_killed_under_a_run_holds_the_same_in_the_end() {
+    if shared().is_none() {
+        return;
+    }
+    let server = Server::start().expect("starts");
+    let (world, url) = (World::new(), server.url());
+    let from = much(&world);
+    let expected = dump(&from);
+    let mut dice = Dice(u64::from(std::process::id()) | 1 << 41);
+    for (source, target) in [(from.clone(), url.clone().into()), (url.into(), world.path("back.db"))] {
+        let (source, target) =
+            (SessionDb::open_read_only(source).expect("opens"), SessionDb::open(target).expect("opens"));
+        let (mut step, mut kills) = (0, 0);
+        let mut next = 1 + dice.throw(3);
+        let report = migrate(&source, &target, &MigrateOptions::new(), &mut |_| {
+            step += 1;
+            if step == next && kills < 2 {
+                server.kill();
+                server.restart();
+                kills += 1;
+                next = step + 1 + dice.throw(8);
+            }
+        });
+        assert!(report.expect("copies").is_equal());
+        assert_eq!(kills, 2);
+    }
+    assert!(dump(&world.path("back.db")) == expected, "the copy differs");
+    must_be_whole(&world.path("back.db"));
 }
