@@ -48,7 +48,7 @@ pub enum MigrationTrouble {
     },
     /// Somebody else has written to a target that is being filled.
     #[error(
-        "something else has written to the target while it was being filled ({what}); stop what uses it, then start again with an empty target"
+        "something else has written to the target while it was being filled ({what}); stop what uses it, then take that out and run the same again, or start with an empty target"
     )]
     WrittenByOthers {
         /// What was found.
