@@ -17,7 +17,6 @@ fn a_file_copied_to_a_file_is_the_same() {
 }
 
 #[test]
-#[cfg(feature = "postgres")]
 fn a_file_copied_to_a_server_and_back_is_the_same() {
     let Some(server) = shared() else { return };
     let (world, space) = (World::new(), server.fresh());
@@ -33,7 +32,6 @@ fn a_file_copied_to_a_server_and_back_is_the_same() {
 }
 
 #[test]
-#[cfg(feature = "postgres")]
 fn a_server_copied_to_a_server_is_searched_and_written_as_before() {
     let Some(server) = shared() else { return };
     let (world, one, two) = (World::new(), server.fresh(), server.fresh());
@@ -114,7 +112,6 @@ fn a_file_is_copied_to_a_file_while_it_is_written_to() {
 }
 
 #[test]
-#[cfg(feature = "postgres")]
 fn a_file_is_copied_to_a_server_while_it_is_written_to() {
     let Some(server) = shared() else { return };
     let space = server.fresh();

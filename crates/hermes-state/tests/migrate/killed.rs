@@ -144,7 +144,6 @@ fn killed_runs_into_a_file_end_with_the_same_file() {
 }
 
 #[test]
-#[cfg(feature = "postgres")]
 fn killed_runs_into_a_server_end_with_the_same_file_when_it_comes_back() {
     if copier() {
         return;
@@ -170,7 +169,6 @@ fn killed_runs_into_a_server_end_with_the_same_file_when_it_comes_back() {
 }
 
 #[test]
-#[cfg(feature = "postgres")]
 fn killed_runs_from_a_server_end_with_the_file_that_went_there() {
     if copier() {
         return;
@@ -223,7 +221,6 @@ fn a_resumed_run_follows_what_the_source_has_done_meanwhile() {
 /// The server dies under a run that lives on: it waits, connects anew and ends with the same store. Twice is what one long
 /// read bears.
 #[test]
-#[cfg(feature = "postgres")]
 fn a_server_that_is_killed_under_a_run_holds_the_same_in_the_end() {
     if shared().is_none() {
         return;

@@ -78,7 +78,6 @@ fn a_merge_into_a_file_brings_what_it_lacks_and_changes_nothing_else() {
 }
 
 #[test]
-#[cfg(feature = "postgres")]
 fn a_merge_into_a_server_brings_what_it_lacks_and_changes_nothing_else() {
     let Some(server) = shared() else { return };
     let space = server.fresh();

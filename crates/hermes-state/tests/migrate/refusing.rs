@@ -95,7 +95,6 @@ fn values_that_a_server_cannot_hold_are_named_and_a_file_takes_them() {
     let plan = plan_migration(&source, MigrationTarget::NewServer, &MigrateOptions::new(), &mut |_| {}).expect("plans");
     let named: Vec<_> = plan.problems.iter().map(|problem| (problem.table, problem.key.as_deref())).collect();
     assert_eq!(named, [("sessions", Some("\"a\"")), ("messages", Some("4")), ("messages", Some("6"))]);
-    #[cfg(feature = "postgres")]
     if let Some(server) = shared() {
         let space = server.fresh();
         let found = trouble(copy(&from, space.url()));
