@@ -638,5 +638,6 @@ fn the_numbers_of_operations_are_known_and_others_are_not() {
     for operation in Operation::ALL {
         assert_eq!(Operation::name_of(operation as u32), Some(operation.name()));
     }
-    assert_eq!((Operation::name_of(0), Operation::name_of(10)), (None, None));
+    let next = Operation::ALL.len() as u32 + 1;
+    assert_eq!((Operation::name_of(0), Operation::name_of(next)), (None, None));
 }
