@@ -51,7 +51,7 @@ pub(super) fn pieces_within(limits: Limits, tokenizer: &mut Tokenizer, texts: &T
     for text in texts.columns().into_iter().flatten() {
         tokenizer.whole_words(text, &mut |token| {
             words.push(Some(lexemes.number(&lexeme(shortened(token).text))));
-            if token.text.chars().any(is_cut) {
+            if !token.text.is_ascii() && token.text.chars().any(is_cut) {
                 cut_cjk(token, text, &mut |part| parts.push(Some(lexemes.number(&part_lexeme(part)))));
                 parts.push(None);
             }
