@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use hermes_state::{Error, MessageQuery, NewMessage, NewSession, OpenOptions, SessionDb};
+use hermes_state::{Error, MessageQuery, NewMessage, NewSession, OpenOptions, SearchOptions, SessionDb};
 use hermes_state_testkit::CuttingProxy;
 use world::{World, open_with, patience, wait_until};
 
@@ -374,4 +374,16 @@ fn a_process_that_is_frozen_in_the_middle_of_a_write_holds_up_nobody_for_long() 
         writing.join().expect("no panic").expect("is stored in the end");
     });
     assert_eq!(world.texts(), ["sibling", "frozen"]);
+}
+
+/// Cutting its words takes longer than the server, in this test, waits for a client in the middle of a transaction.
+#[test]
+fn a_long_message_outlasts_what_the_server_allows_idle_clients() {
+    let Some(world) = World::make() else { return };
+    let url = format!("{}&options=-c%20idle_in_transaction_session_timeout%3D150ms", world.url);
+    let db = SessionDb::open(&url).expect("opens");
+    let words: String = (0..600_000).map(|n| format!("w{n} ")).collect();
+    let id = db.append_message("s", NewMessage::new("user", words.as_str())).expect("is stored");
+    let hits = db.search_messages("w599999", &SearchOptions::default()).expect("searches");
+    assert_eq!(hits.iter().map(|hit| hit.id).collect::<Vec<_>>(), [id]);
 }

@@ -355,7 +355,11 @@ impl Attempt<'_> {
             InvalidData | InvalidInput => {
                 ConnectError::Permanent(ServerTrouble::NotAServer { at: self.at.clone(), message: error.to_string() })
             }
-            _ => self.unavailable(error.to_string()),
+            ConnectionReset | ConnectionAborted | BrokenPipe | NotConnected | UnexpectedEof | Interrupted => {
+                self.unavailable(error.to_string())
+            }
+            // It answers, but not so that it can be understood.
+            _ => transient(ServerTrouble::NotAServer { at: self.at.clone(), message: error.to_string() }),
         }
     }
 

@@ -127,7 +127,15 @@ fn classify_answer(address: &Address, db: &DbError) -> Failure {
             0,
         )),
         "XX001" | "XX002" => Failure::Failed(Error::Corrupt { path: path(), message: told(), code: SQLITE_CORRUPT }),
-        "42601" | "42P01" | "42703" | "42883" | "3F000" => Failure::Failed(engine(told(), SQLITE_ERROR)),
+        "42P01" | "3F000" => Failure::Failed(engine(
+            format!(
+                "{}: a table of the store is not there; if its schema was dropped or is being restored, open the store again \
+                 when it is back",
+                told()
+            ),
+            SQLITE_ERROR,
+        )),
+        "42601" | "42703" | "42883" => Failure::Failed(engine(told(), SQLITE_ERROR)),
         _ => Failure::Failed(engine(told(), 0)),
     }
 }

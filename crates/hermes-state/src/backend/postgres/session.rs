@@ -336,6 +336,12 @@ impl Session {
         Ok(())
     }
 
+    /// Has the server wait for the next statement of this transaction although it will be long in coming.
+    pub(super) fn allow_idleness(&mut self) -> Result<()> {
+        self.send_batch("SET LOCAL idle_in_transaction_session_timeout = '10min'")?;
+        self.wait(None)
+    }
+
     /// Puts rows into a table by COPY.
     pub(super) fn copy_rows(&mut self, table: &str, columns: &str, rows: &[Vec<&Value>]) -> Result<()> {
         let described = self.prepared(&format!("SELECT {columns} FROM {table} LIMIT 0"))?;

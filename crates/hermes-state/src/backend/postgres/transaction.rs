@@ -12,6 +12,9 @@ use crate::search::tokens::with_tokenizer;
 use crate::transaction::{Sent, Transaction};
 use crate::value::{Columns, Value};
 
+/// Cutting the words of a longer message can take so long that the server would think us gone.
+const LONG: usize = 1 << 20;
+
 /// A session on which a transaction has been begun by whoever made this.
 pub(super) struct ServerTransaction<'a> {
     pub(super) session: &'a mut Session,
@@ -56,6 +59,10 @@ impl Transaction for ServerTransaction<'_> {
     /// takes a number from a sequence.
     fn index_message(&mut self, content: &Value, tool_name: &Value, tool_calls: &Value) -> Result<()> {
         let texts = Texts { content: content.as_str(), tool_name: tool_name.as_str(), tool_calls: tool_calls.as_str() };
+        let bytes: usize = texts.columns().into_iter().flatten().map(str::len).sum();
+        if bytes > LONG {
+            self.session.allow_idleness()?;
+        }
         let pieces = with_tokenizer(|tokenizer| pieces(tokenizer, &texts))?;
         let all = Value::Integer(i64::try_from(pieces.len()).unwrap_or(i64::MAX));
         for (number, words) in (0_i64..).zip(pieces) {
