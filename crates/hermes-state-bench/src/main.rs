@@ -3,8 +3,9 @@
 //!
 //! The engine on a server is measured against a bare client of the same server, which is started for it.
 //!
-//! `cargo run --release -p hermes-state-bench [-- --python PYTHON] [--rounds N] [--only file|server]`; PYTHON is an interpreter in which the
-//! module `hermes_state` is installed, without which the figures of the Python face are left out and said to be.
+//! `cargo run --release -p hermes-state-bench [-- --python PYTHON] [--rounds N] [--only file|server] [--migrating]`; PYTHON
+//! is an interpreter in which the module `hermes_state` is installed, without which the figures of the Python face are left
+//! out and said to be. With `--migrating` nothing of the server is measured but moving a store there and back.
 
 mod append;
 mod python;

@@ -103,3 +103,14 @@ impl ServerTransaction<'_> {
         Ok(transaction.scalar(sql, &[])?.as_i64().unwrap_or_default())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_index_is_made_again_as_the_schema_makes_it() {
+        let plain = |sql: &str| sql.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(plain(include_str!("schema/0001.sql")).contains(&format!("{};", plain(INDEX))));
+    }
+}
