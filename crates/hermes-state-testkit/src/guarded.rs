@@ -102,7 +102,7 @@ mod tests {
         let pid = guarded.pid();
         assert!(!crate::process::is_gone(pid));
         drop(guarded);
-        assert!(wait_until(Duration::from_secs(30), || crate::process::is_gone(pid) && !folder.exists()));
+        assert!(wait_until(Duration::from_secs(90), || crate::process::is_gone(pid) && !folder.exists()));
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The columns of messages as statements name them: files of older releases that are only looked at lack some.
+//! The columns of messages and sessions as statements name them: files of older releases that are only looked at lack
+//! some.
 
 use crate::error::Result;
 use crate::transaction::Transaction;
@@ -33,5 +34,19 @@ impl MessageColumns {
             (true, true) => "(m.active = 1 OR m.compacted = 1)",
             _ => self.is_active(),
         }
+    }
+}
+
+/// The columns that the sessions table of this file has.
+pub(crate) struct SessionColumns(Columns);
+
+impl SessionColumns {
+    /// Asks the file.
+    pub(crate) fn read(transaction: &mut dyn Transaction) -> Result<Self> {
+        Ok(Self(transaction.query("SELECT * FROM sessions LIMIT 0", &[], &mut |_| Ok(()))?))
+    }
+
+    pub(crate) fn has(&self, column: &str) -> bool {
+        self.0.iter().any(|name| &**name == column)
     }
 }

@@ -15,6 +15,8 @@ pub struct Holder {
     pub pid: i32,
     /// The program it runs, if the system tells.
     pub program: Option<String>,
+    /// What it is doing under the lock, if that is known.
+    pub operation: Option<&'static str>,
     /// For how long it has been at it, if that is known.
     pub since: Option<Duration>,
 }
@@ -24,6 +26,9 @@ impl std::fmt::Display for Holder {
         write!(f, "pid {}", self.pid)?;
         if let Some(program) = &self.program {
             write!(f, " ({program})")?;
+        }
+        if let Some(operation) = self.operation {
+            write!(f, ", {operation}")?;
         }
         match self.since {
             Some(since) => write!(f, ", for {:.1} s", since.as_secs_f64()),
@@ -138,6 +143,39 @@ pub enum ServerTrouble {
     NotBuilt,
 }
 
+/// A lease on compressing a session that is over: what was to be stored under it may have been compressed by another.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+#[error(
+    "the lease of '{holder}' on compressing session {session} is over (number {fence}; {}); nothing was changed; read the session again, and acquire a new lease if it is still to be compressed",
+    self.whose()
+)]
+pub struct LeaseLost {
+    /// The session.
+    pub session: String,
+    /// Who had the lease.
+    pub holder: String,
+    /// Its number among the leases on the session.
+    pub fence: i64,
+    /// Who has a lease on the session now.
+    pub taken_by: Option<String>,
+    /// The number of that one, unless an older release has given it.
+    pub newest: Option<i64>,
+    /// How long ago the term ended, in seconds, if nobody has taken the lease since.
+    pub lapsed_for: Option<f64>,
+}
+
+impl LeaseLost {
+    fn whose(&self) -> String {
+        match (&self.taken_by, self.newest, self.lapsed_for) {
+            (Some(holder), Some(number), _) => format!("'{holder}' has it now, as number {number}"),
+            (Some(holder), None, _) => format!("'{holder}' has it now"),
+            (None, _, Some(seconds)) => format!("its term ended {seconds:.1} s ago"),
+            (None, _, None) => "it was released, or taken by another who is done".to_owned(),
+        }
+    }
+}
+
 /// Everything that an operation on a store can fail with.
 ///
 /// Texts that callers of the older store match on are kept: a busy store says `database is locked`, a read-only one
@@ -160,6 +198,18 @@ pub enum Error {
         holder: Option<Holder>,
     },
 
+    /// What needs the file to itself found it open elsewhere; nothing was changed.
+    #[error(
+        "{} is in use by {}, so it is left alone (database is locked): end these programs and try again", path.display(),
+        if users.is_empty() { "another program".to_owned() } else { users.iter().map(Holder::to_string).collect::<Vec<_>>().join(", ") }
+    )]
+    InUse {
+        /// The store.
+        path: PathBuf,
+        /// Who has it open, as far as that can be seen.
+        users: Vec<Holder>,
+    },
+
     /// A write to a store that was opened read-only, or whose file the system protects.
     #[error("attempt to write a readonly database: {}", path.display())]
     ReadOnly {
@@ -174,6 +224,24 @@ pub enum Error {
         path: PathBuf,
         /// What is in the way and what to do about it.
         reason: String,
+    },
+
+    /// The file cannot be opened or made, since this user may not.
+    #[error(
+        "unable to open database file: {}: this user may not open or make it; check the permissions of the file and its folder", path.display()
+    )]
+    NotPermitted {
+        /// The store.
+        path: PathBuf,
+    },
+
+    /// The file cannot be opened although this user may open it: the process has as many files open as it may have.
+    #[error(
+        "unable to open database file: {}: the system refuses although this user may open it; this process may have too many files open", path.display()
+    )]
+    TooManyFiles {
+        /// The store.
+        path: PathBuf,
     },
 
     /// The directory of the store cannot be made or entered.
@@ -197,12 +265,17 @@ pub enum Error {
     },
 
     /// The database file is damaged.
-    #[error("database disk image is malformed: {}: {message}; work on a copy, or restore a backup", path.display())]
+    #[error(
+        "database disk image is malformed: {}: {message}{}; work on a copy, or restore a backup", path.display(),
+        part.as_ref().map(|part| format!(" (in {part})")).unwrap_or_default()
+    )]
     Corrupt {
         /// The store.
         path: PathBuf,
         /// SQLite's word on the damage.
         message: String,
+        /// The table or index that is damaged, if that could be told.
+        part: Option<String>,
         /// SQLite's extended result code.
         code: i32,
     },
@@ -277,6 +350,37 @@ pub enum Error {
         perhaps_stored: bool,
     },
 
+    /// The store could not take a write of a transcript, and its spool holds as much as it may. Nothing was kept.
+    #[error(
+        "{cause}; and the spool {} is full ({writes} writes, {bytes} bytes): mend the store, then run `hermes-state spool replay`", folder.display()
+    )]
+    SpoolFull {
+        /// The folder of the spool.
+        folder: PathBuf,
+        /// The writes that it holds.
+        writes: u64,
+        /// Their bytes.
+        bytes: u64,
+        /// Why the store could not take the write.
+        cause: Box<Error>,
+    },
+
+    /// The spool cannot be read or written. Nothing was kept of a write that the store could not take.
+    #[error(
+        "{}the spool {} cannot be used: {message}; check the folder's permissions and the room on its disk",
+        cause.as_ref().map(|cause| format!("{cause}; and ")).unwrap_or_default(), folder.display()
+    )]
+    Spool {
+        /// The folder of the spool.
+        folder: PathBuf,
+        /// What the system said.
+        message: String,
+        /// The system's error number.
+        errno: Option<i32>,
+        /// Why the store could not take the write, if there was one.
+        cause: Option<Box<Error>>,
+    },
+
     /// Another session of the server held a lock that the write needs, for as long as this call was patient.
     #[error(
         "database is locked: {} holds a lock that this write needs; waited {:.1} s; the store itself is healthy, retry when that one has finished",
@@ -325,9 +429,47 @@ pub enum Error {
         max: usize,
     },
 
+    /// The session is bound to another topic, and a session has one at most.
+    #[error(
+        "session '{session}' is already linked to another Telegram topic (chat {chat}, thread {thread}); unlink it there first, or link another session"
+    )]
+    SessionHasTopic {
+        /// The session.
+        session: String,
+        /// The chat of the topic that has it.
+        chat: String,
+        /// The thread of that chat.
+        thread: String,
+    },
+
+    /// The key that a caller gave a message belongs to a message that says something else.
+    #[error(
+        "client key '{key}' of session {session} belongs to {} with other content; nothing was stored; send the same message again, or give the new one a key of its own",
+        message_id.map_or_else(|| "an earlier message of the batch".to_owned(), |id| format!("message {id}"))
+    )]
+    ClientKeyInUse {
+        /// The session.
+        session: String,
+        /// The key.
+        key: String,
+        /// The message that has it; `None` if it was to be stored by the same call.
+        message_id: Option<i64>,
+    },
+
+    /// The lease under which this was to be stored is over; nothing was changed.
+    #[error("{0}")]
+    LeaseLost(Box<LeaseLost>),
+
     /// An argument that the contract does not allow; nothing was changed.
     #[error("{0}")]
     Invalid(String),
+
+    /// A search that can neither be read as an expression nor looked for as it stands.
+    #[error("invalid query: {reason}")]
+    InvalidQuery {
+        /// What is the matter with it.
+        reason: String,
+    },
 
     /// The caller withdrew its write while it was waiting.
     #[error(
@@ -354,15 +496,29 @@ pub enum Error {
 }
 
 impl Error {
+    /// The same, saying in which part the damage is.
+    pub(crate) fn in_part(self, found: Option<String>) -> Self {
+        match self {
+            Error::Corrupt { path, message, part: None, code } => Error::Corrupt { path, message, part: found, code },
+            other => other,
+        }
+    }
+
     /// The primary SQLite result code behind the error, 0 if there is none. The Python face picks its exception by it.
     #[must_use]
     pub fn sqlite_code(&self) -> i32 {
         match self {
-            Error::Busy { .. } | Error::LockedOnServer { .. } => 5,
+            Error::Busy { .. } | Error::LockedOnServer { .. } | Error::InUse { .. } => 5,
             Error::ReadOnly { .. } => 8,
-            Error::CannotOpen { .. } | Error::Server { .. } | Error::Unreachable { .. } => 14,
+            Error::CannotOpen { .. }
+            | Error::NotPermitted { .. }
+            | Error::TooManyFiles { .. }
+            | Error::Server { .. }
+            | Error::Unreachable { .. } => 14,
             Error::NotADatabase { .. } => 26,
             Error::Full { .. } => 13,
+            Error::SpoolFull { cause, .. } | Error::Spool { cause: Some(cause), .. } => cause.sqlite_code(),
+            Error::ClientKeyInUse { .. } | Error::LeaseLost(_) => 19,
             Error::Corrupt { code, .. } | Error::Constraint { code, .. } | Error::Engine { code, .. } => code & 0xff,
             _ => 0,
         }

@@ -28,8 +28,24 @@ const SLICE: Duration = Duration::from_millis(50);
 /// How often a waiting caller is asked whether it still wants its write.
 const ASK: Duration = Duration::from_millis(100);
 
+/// How long a write waits before its caller is told.
+const TELL: Duration = Duration::from_secs(2);
+
+/// How often it is tried again to tell the caller, when nobody was found whom to name.
+const TELL_AGAIN: Duration = Duration::from_millis(500);
+
+/// Tells the caller, on its own thread, that its write has been waiting for so long; says whether that was all there is
+/// to tell.
+pub(crate) type Tell<'a> = dyn Fn(Duration) -> bool + 'a;
+
 /// Asks the caller, on its own thread, whether it wants its write no longer.
 pub(crate) type Interrupt = dyn Fn() -> bool + Send + Sync;
+
+/// An id for a write, which no other write of any process has.
+pub(crate) fn new_id() -> Uuid {
+    // Without the shared counter of `now_v7`: a fork while another thread has its mutex would leave it locked.
+    Uuid::new_v7(Timestamp::now(NoContext))
+}
 
 /// The queue of one store and the thread that serves it.
 pub(crate) struct Gate<E> {
@@ -76,34 +92,52 @@ impl<E: WriteEngine> Gate<E> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues a write and waits until it is durably stored, refused, or out of patience. While it waits, `interrupt` is
-    /// asked from time to time whether the caller wants it no longer; a write that is being committed is past that.
+    /// Queues a write under an [id of its own](new_id) and waits until it is durably stored, refused, or out of patience.
+    /// While it waits, `interrupt` is asked from time to time whether the caller wants it no longer; a write that is being
+    /// committed is past that, and waits for nobody of whom `tell` could say something.
     pub(crate) fn write<W: Write>(
         &self,
+        id: Uuid,
         write: W,
         patience: Duration,
         interrupt: Option<&Interrupt>,
+        tell: &Tell<'_>,
     ) -> Result<W::Answer> {
         let (reply, answer) = sync_channel(1);
         let since = Instant::now();
         let job = Box::new(Typed::new(write, reply));
-        // Without the shared counter of `now_v7`: a fork while another thread has its mutex would leave it locked.
-        let id = Uuid::new_v7(Timestamp::now(NoContext));
         self.push(Entry::Write(Pending { job, since, deadline: since + patience, id, alone: false, apart: false }));
-        let Some(interrupt) = interrupt else { return answer.recv().unwrap_or_else(|_| Err(unanswered())) };
+        let mut telling = Some(since + TELL);
         loop {
-            match answer.recv_timeout(ASK) {
+            let until_told = telling.map(|at| at.saturating_duration_since(Instant::now()));
+            let pause = match interrupt {
+                Some(_) => Some(until_told.unwrap_or(ASK).min(ASK)),
+                None => until_told,
+            };
+            let received = match pause {
+                Some(pause) => answer.recv_timeout(pause),
+                None => answer.recv().map_err(RecvTimeoutError::from),
+            };
+            match received {
                 Ok(answer) => return answer,
                 Err(RecvTimeoutError::Disconnected) => return Err(unanswered()),
-                Err(RecvTimeoutError::Timeout) => {
-                    if interrupt()
-                        && let Some(withdrawn) = self.withdraw(id)
-                    {
-                        return Err(Error::Interrupted { perhaps_stored: withdrawn.job.is_perhaps_stored() });
-                    }
-                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            let now = Instant::now();
+            if telling.is_some_and(|at| at <= now) {
+                telling = if self.is_waiting(id) && tell(since.elapsed()) { None } else { Some(now + TELL_AGAIN) };
+            }
+            if interrupt.is_some_and(|interrupt| interrupt())
+                && let Some(withdrawn) = self.withdraw(id)
+            {
+                return Err(Error::Interrupted { perhaps_stored: withdrawn.job.is_perhaps_stored() });
             }
         }
+    }
+
+    /// Whether a write is still in the queue.
+    fn is_waiting(&self, id: Uuid) -> bool {
+        self.queue().entries.iter().any(|entry| matches!(entry, Entry::Write(pending) if pending.id == id))
     }
 
     /// Takes a write out of the queue, if it is still there.
@@ -127,6 +161,11 @@ impl<E: WriteEngine> Gate<E> {
             let _ = reply.send(task(engine));
         })));
         answer.recv().unwrap_or_else(|_| Err(unanswered()))
+    }
+
+    /// Has `task` run on the store's engine when its turn in the queue comes; nobody waits for it.
+    pub(crate) fn afterwards(&self, task: impl FnOnce(&mut E) + Send + 'static) {
+        self.push(Entry::Task(Box::new(task)));
     }
 
     /// An entry that comes after the close is dropped, which its sender sees as a missing answer.
@@ -196,8 +235,13 @@ impl<E: WriteEngine> Gate<E> {
                 }
             }
         }
-        let group = self.take_writes(GROUP);
-        if let Some(group) = self.without_stored(engine, group) {
+        let mut group = self.take_writes(GROUP);
+        if E::COMMITS_AT_ONCE
+            && group.len() == 1
+            && let Some(pending) = group.pop_if(|pending| pending.job.kept() == 0 && pending.job.is_one_row())
+        {
+            self.commit_at_once(engine, pending);
+        } else if let Some(group) = self.without_stored(engine, group) {
             if E::SAVEPOINTS && group.len() > 1 {
                 self.commit_apart(engine, group);
             } else {
@@ -280,17 +324,19 @@ impl<E: WriteEngine> Gate<E> {
         let stored = match engine.record(&attempts) {
             Ok(stored) => stored,
             Err(error) => {
-                self.give_up(engine, group, &error);
+                self.give_up(engine, group, error);
                 return None;
             }
         };
         let mut rest = Vec::with_capacity(group.len());
         for mut pending in group {
             match stored.iter().find(|stored| stored.write == pending.id) {
-                Some(stored) => pending.job.conclude_with_kept(stored.number),
+                Some(stored) => pending.job.conclude_with_kept(stored.number, stored.row),
                 None => {
                     // It was noted in this transaction, which no earlier attempt of it has survived.
-                    pending.job.forget();
+                    if engine.has_seen_the_end() {
+                        pending.job.forget();
+                    }
                     rest.push(pending);
                 }
             }
@@ -326,8 +372,38 @@ impl<E: WriteEngine> Gate<E> {
                     locked.apart = true;
                     self.queue().entries.push_back(Entry::Write(locked));
                 }
-                self.give_up(engine, group, &error);
+                self.give_up(engine, group, error);
             }
+        }
+    }
+
+    /// Sends a write together with its COMMIT, so that both cost one round trip.
+    fn commit_at_once(&self, engine: &mut E, mut pending: Pending) {
+        let attempt = pending.attempt();
+        let sent = engine
+            .begin_at_once(&attempt)
+            .and_then(|()| pending.job.apply(&mut *engine.transaction()))
+            .and_then(|()| engine.send_commit(&attempt));
+        let committed = match sent {
+            Ok(()) => {
+                let answered = pending.job.fulfil(&mut *engine.transaction());
+                engine.see_commit(answered).inspect_err(|_| {
+                    if engine.is_unseen() {
+                        // Nobody knows yet whether this was the end of it: the next attempt will find out.
+                        pending.job.keep_noted();
+                    }
+                })
+            }
+            Err(error) => Err(error),
+        };
+        match committed {
+            Ok(()) => pending.job.conclude(Ok(())),
+            Err(error) if engine.is_locked() => {
+                pending.apart = true;
+                self.queue().entries.push_back(Entry::Write(pending));
+                self.give_up(engine, Vec::new(), error);
+            }
+            Err(error) => self.give_up(engine, vec![pending], error),
         }
     }
 
@@ -337,6 +413,7 @@ impl<E: WriteEngine> Gate<E> {
         let mut rest = VecDeque::from(group);
         while let Some(mut pending) = rest.pop_front() {
             let outcome = in_savepoint(&mut *engine.transaction(), &mut *pending.job);
+            let outcome = outcome.map_err(|error| engine.judge(error));
             if outcome.is_err() && !engine.in_transaction() {
                 // The engine gave up the whole transaction (disk full, I/O): nothing of it is stored. Whoever caused
                 // it learns why; the others try again, each without company.
@@ -347,6 +424,12 @@ impl<E: WriteEngine> Gate<E> {
             }
             match outcome {
                 Ok(()) => stored.push(pending),
+                Err(_) if engine.is_passing() => {
+                    engine.rollback();
+                    self.again(stored.into_iter().chain([pending]).chain(rest), false);
+                    self.expire(engine);
+                    return;
+                }
                 Err(_) => pending.job.conclude(outcome),
             }
         }
@@ -378,10 +461,10 @@ impl<E: WriteEngine> Gate<E> {
                 return;
             }
             // What was sent and not waited for may fail now, and is one write's fault.
-            Err(error) if !E::SAVEPOINTS => return self.give_up(engine, group, &error),
+            Err(error) if !E::SAVEPOINTS => return self.give_up(engine, group, error),
             Err(error) => {
                 engine.rollback();
-                Err(error)
+                Err(engine.judge(error))
             }
         };
         for pending in group {
@@ -390,7 +473,7 @@ impl<E: WriteEngine> Gate<E> {
     }
 
     /// Nothing of this transaction is stored.
-    fn give_up(&self, engine: &mut E, mut group: Vec<Pending>, error: &Error) {
+    fn give_up(&self, engine: &mut E, mut group: Vec<Pending>, error: Error) {
         engine.rollback();
         if engine.is_passing() {
             self.again(group.into_iter(), false);
@@ -398,7 +481,7 @@ impl<E: WriteEngine> Gate<E> {
         } else if group.len() > 1 {
             self.again(group.into_iter(), true);
         } else if let Some(pending) = group.pop() {
-            pending.job.conclude(Err(error.clone()));
+            pending.job.conclude(Err(engine.judge(error)));
         }
     }
 

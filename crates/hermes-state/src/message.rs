@@ -2,8 +2,10 @@
 
 use serde_json::Value as Json;
 
+use crate::clock;
 use crate::content::Content;
 use crate::json::json_text;
+use crate::raw_json::RawJson;
 use crate::value::{Record, Value, value_setters};
 
 /// The calls a message makes, ready for the column, with the number by which the session's counter grows.
@@ -37,6 +39,15 @@ impl ToolCalls {
     #[must_use]
     pub fn count(&self) -> i64 {
         self.count
+    }
+}
+
+/// How many calls the text of a stored row counts as.
+pub(crate) fn stored_call_count(text: &str) -> i64 {
+    match RawJson::parse(text) {
+        Some(json) if json.is_list() => i64::try_from(json.elements().len()).unwrap_or(i64::MAX),
+        Some(json) => (!json.is_falsy()).into(),
+        None => 0,
     }
 }
 
@@ -90,7 +101,14 @@ pub struct NewMessage {
     pub(crate) effect_disposition: Value,
     pub(crate) timestamp: Option<f64>,
     pub(crate) api_content: Value,
+    pub(crate) client_key: Value,
 }
+
+/// The step by which rows without a time of their own follow each other, in seconds.
+const TICK: f64 = 1e-6;
+
+/// The longest key that a caller may call a message by, in characters.
+pub const MAX_CLIENT_KEY_CHARS: usize = 255;
 
 impl NewMessage {
     /// A message of this role with this content.
@@ -124,6 +142,9 @@ impl NewMessage {
         effect_disposition
         /// The exact text sent to the model where it differed from the content.
         api_content
+        /// What the caller calls the message by: text of 1 to 255 characters, its own within the session. A message that is
+        /// appended again under its key is not stored twice.
+        client_key
     }
 
     /// The calls this message makes.
@@ -148,60 +169,130 @@ impl NewMessage {
     }
 }
 
+impl NewMessage {
+    /// The columns of the row that this is stored as, in order, without its session, its key and its state. For callers
+    /// who insert rows through a connection of their own.
+    #[must_use]
+    pub fn columns(&self) -> [(&'static str, Value); 17] {
+        [
+            ("role", self.role.clone()),
+            ("content", self.content.encode()),
+            ("tool_call_id", self.tool_call_id.clone()),
+            ("tool_calls", self.tool_calls.text().into()),
+            ("tool_name", self.tool_name.clone()),
+            ("effect_disposition", self.effect_disposition.clone()),
+            ("timestamp", self.timestamp.into()),
+            ("token_count", self.token_count.clone()),
+            ("finish_reason", self.finish_reason.clone()),
+            ("reasoning", self.reasoning.clone()),
+            ("reasoning_content", self.reasoning_content.clone()),
+            ("reasoning_details", self.reasoning_details.clone()),
+            ("codex_reasoning_items", self.codex_reasoning_items.clone()),
+            ("codex_message_items", self.codex_message_items.clone()),
+            ("platform_message_id", self.platform_message_id.clone()),
+            ("observed", self.observed.into()),
+            ("api_content", self.api_content.clone()),
+        ]
+    }
+
+    /// How many tool calls it counts as.
+    #[must_use]
+    pub fn tool_call_count(&self) -> i64 {
+        self.tool_calls.count()
+    }
+
+    /// Messages as a transcript that is written anew has them: what a model thought is kept for the role `assistant`
+    /// only, and whatever has no time gets one, later than those before it.
+    #[must_use]
+    pub fn batch(mut messages: Vec<Self>) -> Vec<Self> {
+        for message in messages.iter_mut().filter(|message| message.role.as_str() != Some("assistant")) {
+            message.reasoning = Value::Null;
+            message.reasoning_content = Value::Null;
+            message.reasoning_details = Value::Null;
+            message.codex_reasoning_items = Value::Null;
+            message.codex_message_items = Value::Null;
+        }
+        timed(&mut messages);
+        messages
+    }
+}
+
+/// Gives messages without a time one: now, before any lock is waited for, is when they were said. In a batch these times
+/// ascend; a later time given for a message pushes them on, an earlier one never pulls them back.
+pub(crate) fn timed(messages: &mut [NewMessage]) {
+    let mut clock = clock::now();
+    for message in messages {
+        let time = *message.timestamp.get_or_insert(clock);
+        clock = clock.max(time) + TICK;
+    }
+}
+
 /// A stored message: all columns of its row.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Message(Record);
+pub struct Message {
+    record: Record,
+    client_key: Value,
+}
 
 impl Message {
-    pub(crate) fn new(record: Record) -> Self {
-        Self(record)
+    /// Those of these rows. What their callers call them by stands beside the row, which is what older releases know of
+    /// it.
+    pub(crate) fn all(rows: Vec<Record>) -> Vec<Self> {
+        let (records, keys) = Record::split_off("client_key", rows);
+        records.into_iter().zip(keys).map(|(record, client_key)| Self { record, client_key }).collect()
+    }
+
+    /// What its caller called it by.
+    #[must_use]
+    pub fn client_key(&self) -> Option<&str> {
+        self.client_key.as_str()
     }
 
     /// Its id, which is also its place: ids ascend in the order of insertion and are never used again.
     #[must_use]
     pub fn id(&self) -> i64 {
-        self.0.integer("id").unwrap_or_default()
+        self.record.integer("id").unwrap_or_default()
     }
 
     /// The session it belongs to.
     #[must_use]
     pub fn session_id(&self) -> &str {
-        self.0.text("session_id").unwrap_or_default()
+        self.record.text("session_id").unwrap_or_default()
     }
 
     /// Who said it: `user`, `assistant`, `tool`, `system`, or whatever the caller wrote.
     #[must_use]
     pub fn role(&self) -> &str {
-        self.0.text("role").unwrap_or_default()
+        self.record.text("role").unwrap_or_default()
     }
 
     /// Its body.
     #[must_use]
     pub fn content(&self) -> Content {
-        Content::decode(self.0.get("content").cloned().unwrap_or_default())
+        Content::decode(self.record.get("content").cloned().unwrap_or_default())
     }
 
     /// When it was said, in seconds since the epoch.
     #[must_use]
     pub fn timestamp(&self) -> f64 {
-        self.0.real("timestamp").unwrap_or_default()
+        self.record.real("timestamp").unwrap_or_default()
     }
 
     /// The calls it makes; `None` if it makes none.
     #[must_use]
     pub fn tool_calls(&self) -> Option<serde_json::Result<Json>> {
-        self.0.text("tool_calls").filter(|text| !text.is_empty()).map(serde_json::from_str)
+        self.record.text("tool_calls").filter(|text| !text.is_empty()).map(serde_json::from_str)
     }
 
     /// The tool that produced it.
     #[must_use]
     pub fn tool_name(&self) -> Option<&str> {
-        self.0.text("tool_name")
+        self.record.text("tool_name")
     }
 
     /// All columns, as the live table has them.
     #[must_use]
     pub fn record(&self) -> &Record {
-        &self.0
+        &self.record
     }
 }

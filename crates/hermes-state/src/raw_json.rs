@@ -38,6 +38,42 @@ impl<'a> RawJson<'a> {
         self.kind() == b'['
     }
 
+    pub(crate) fn is_object(self) -> bool {
+        self.kind() == b'{'
+    }
+
+    pub(crate) fn is_string(self) -> bool {
+        self.kind() == b'"'
+    }
+
+    /// Whether this is a number, `NaN` and the infinities among them.
+    pub(crate) fn is_number(self) -> bool {
+        matches!(self.kind(), b'-' | b'0'..=b'9' | b'N' | b'I')
+    }
+
+    /// What the text is made of, in order, white space left out.
+    pub(crate) fn tokens(self) -> impl Iterator<Item = Token<'a>> {
+        let (text, mut at) = (self.0, 0);
+        std::iter::from_fn(move || {
+            let bytes = text.as_bytes();
+            at = skip_white(bytes, at);
+            let start = at;
+            let first = *bytes.get(start)?;
+            // The text was checked as a whole, so each token has its end.
+            at = match first {
+                b'"' => string_end(bytes, start)?,
+                b'-' | b'0'..=b'9' => number_end(bytes, start)?,
+                b'[' | b']' | b'{' | b'}' | b',' | b':' => start + 1,
+                _ => word_end(bytes, start)?,
+            };
+            Some(match first {
+                b'"' => Token::String(&text[start + 1..at - 1]),
+                b'-' | b'0'..=b'9' => Token::Number(&text[start..at]),
+                _ => Token::Other(&text[start..at]),
+            })
+        })
+    }
+
     /// Whether the contract counts the value as falsy: null, false, zero, empty text, list or object.
     pub(crate) fn is_falsy(self) -> bool {
         match self.kind() {
@@ -77,6 +113,24 @@ impl<'a> RawJson<'a> {
         }
         let items = self.items();
         items.chunks_exact(2).rev().find(|pair| pair[0].string().is_some_and(|key| key == name)).map(|pair| pair[1])
+    }
+
+    /// Names and values of an object in order; none if this is not one.
+    pub(crate) fn members(self) -> Members<'a> {
+        if !self.is_object() {
+            return Members(Vec::new());
+        }
+        let items = self.items();
+        Members(items.chunks_exact(2).map(|pair| (pair[0].string().unwrap_or_default(), pair[1])).collect())
+    }
+
+    /// A member of an object, the first of those with this name: the one that the engines see.
+    pub(crate) fn first_member(self, name: &str) -> Option<RawJson<'a>> {
+        if self.kind() != b'{' {
+            return None;
+        }
+        let items = self.items();
+        items.chunks_exact(2).find(|pair| pair[0].string().is_some_and(|key| key == name)).map(|pair| pair[1])
     }
 
     /// The text of a string, U+FFFD for each lone surrogate; `None` if this is not one.
@@ -123,6 +177,28 @@ impl<'a> RawJson<'a> {
             b'"' => Json::String(self.string().unwrap_or_default()),
             _ => Json::Null,
         }
+    }
+}
+
+/// A part of JSON text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Token<'a> {
+    /// What stands between the quotation marks of a string.
+    String(&'a str),
+    /// A number, or an infinity below zero.
+    Number(&'a str),
+    /// A bracket, a separator, or a word.
+    Other(&'a str),
+}
+
+/// The names and values of an object.
+#[derive(Debug, Clone)]
+pub(crate) struct Members<'a>(Vec<(String, RawJson<'a>)>);
+
+impl<'a> Members<'a> {
+    /// The value under a name, the last of those that have it.
+    pub(crate) fn get(&self, name: &str) -> Option<RawJson<'a>> {
+        self.0.iter().rev().find(|(key, _)| key == name).map(|(_, value)| *value)
     }
 }
 
@@ -238,8 +314,8 @@ fn word_end(bytes: &[u8], at: usize) -> Option<usize> {
     words.into_iter().find(|word| bytes[at..].starts_with(word)).map(|word| at + word.len())
 }
 
-/// The text that the inside of a string stands for.
-fn unescape(body: &str) -> Cow<'_, str> {
+/// The text that the inside of a string stands for, U+FFFD for each lone surrogate.
+pub(crate) fn unescape(body: &str) -> Cow<'_, str> {
     if !body.contains('\\') {
         return Cow::Borrowed(body);
     }

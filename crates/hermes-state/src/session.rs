@@ -1,6 +1,10 @@
 //! Sessions: what a caller hands over, and what the store gives back.
 
+use crate::error::{Error, Result};
 use crate::value::{Record, Value, value_setters};
+
+/// Reasons that nobody chose: a session that ended for one of them may be taken up again, or be given a better reason.
+pub(crate) const ACCIDENTAL_ENDS: [&str; 2] = ["agent_close", "ws_orphan_reap"];
 
 /// A session to be created. Only id and source are required.
 ///
@@ -31,6 +35,13 @@ impl NewSession {
     #[must_use]
     pub fn new(id: impl Into<Value>, source: impl Into<Value>) -> Self {
         Self { id: id.into(), source: source.into(), ..Self::default() }
+    }
+
+    pub(crate) fn checked(self) -> Result<Self> {
+        match self.id.is_null() || self.id.as_str() == Some("") {
+            true => Err(Error::Invalid("a session needs an id".into())),
+            false => Ok(self),
+        }
     }
 
     value_setters! {
@@ -141,4 +152,16 @@ impl Session {
     pub fn record(&self) -> &Record {
         &self.0
     }
+}
+
+/// A working folder, and what the sessions in it amount to.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct WorkingFolder {
+    /// The folder, as the sessions have it.
+    pub cwd: String,
+    /// How many sessions have just this folder.
+    pub sessions: i64,
+    /// When the latest of them ended, or began if it has not ended, in seconds since the epoch.
+    pub last_active: f64,
 }

@@ -1,7 +1,7 @@
 //! What a store looks like from outside: its files, its settings, and who uses it.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::backend::sqlite::lock::LockKind;
 
@@ -67,6 +67,10 @@ pub struct User {
     pub host: Option<String>,
     /// The program it runs, if the system tells.
     pub program: Option<String>,
+    /// How long it has had the store open, if that is known.
+    pub open_for: Option<Duration>,
+    /// Since when; the same each time it is asked for. Unknown of processes that do not tell.
+    pub open_since: Option<SystemTime>,
     /// Whether it runs this release or one like it and takes its turn among them; older releases do not.
     pub takes_turns: bool,
     /// What it is writing or waiting to write.

@@ -1,12 +1,9 @@
-//! Titles: how they are cleaned, and which session may take one over from another.
+//! Titles: how they are cleaned.
 
-use std::collections::HashSet;
+pub(crate) mod number;
 
 use crate::blank;
 use crate::error::{Error, Result};
-use crate::query::lineage;
-use crate::transaction::Transaction;
-use crate::value::Value;
 
 /// The longest title, in code points.
 pub const MAX_TITLE_LENGTH: usize = 100;
@@ -38,31 +35,6 @@ fn is_removed(character: char) -> bool {
         '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{7f}'
         | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}'
         | '\u{feff}' | '\u{fff9}'..='\u{fffc}')
-}
-
-/// Whether stepping from `descendant` to parents that ended by compression leads to `ancestor`. A sub-agent or a branch
-/// is no continuation of its parent's conversation.
-pub(crate) fn is_compression_ancestor(
-    transaction: &mut dyn Transaction,
-    ancestor: &str,
-    descendant: &Value,
-) -> Result<bool> {
-    let sql = format!(
-        "SELECT parent.id FROM sessions child JOIN sessions parent ON parent.id = child.parent_session_id \
-         WHERE child.id = ?1 AND parent.end_reason = 'compression' AND {}",
-        lineage::is_continuation("child")
-    );
-    let mut seen = HashSet::new();
-    let mut current = descendant.clone();
-    while seen.insert(current.as_str().unwrap_or_default().to_owned()) {
-        let parent = transaction.scalar(&sql, &[current])?;
-        match parent.as_str() {
-            None => return Ok(false),
-            Some(found) if found == ancestor => return Ok(true),
-            Some(_) => current = parent,
-        }
-    }
-    Ok(false)
 }
 
 #[cfg(test)]

@@ -54,6 +54,15 @@ impl Value {
         }
     }
 
+    /// How many bytes of content it holds.
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            Value::Text(text) => text.len(),
+            Value::Blob(bytes) => bytes.len(),
+            _ => 8,
+        }
+    }
+
     /// Whether this is NULL.
     #[must_use]
     pub fn is_null(&self) -> bool {
@@ -71,6 +80,38 @@ impl Value {
             Value::Blob(bytes) => bytes.is_empty(),
         }
     }
+}
+
+impl Value {
+    /// Adds the value in bytes, so that different values differ.
+    pub(crate) fn put(&self, bytes: &mut Vec<u8>) {
+        let mut long = |tag: u8, content: &[u8]| {
+            bytes.push(tag);
+            bytes.extend_from_slice(&(content.len() as u64).to_le_bytes());
+            bytes.extend_from_slice(content);
+        };
+        match self {
+            Value::Null => bytes.push(0),
+            Value::Integer(number) => {
+                bytes.push(1);
+                bytes.extend_from_slice(&number.to_le_bytes());
+            }
+            // A file stores whole reals as integers and so has no negative zero.
+            Value::Real(number) => {
+                bytes.push(2);
+                bytes.extend_from_slice(&(number + 0.0).to_bits().to_le_bytes());
+            }
+            Value::Text(text) => long(3, text.as_bytes()),
+            Value::Blob(blob) => long(4, blob),
+        }
+    }
+}
+
+/// Values as something that can be compared and looked up.
+pub(crate) fn identity(values: &[Value]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    values.iter().for_each(|value| value.put(&mut bytes));
+    bytes
 }
 
 macro_rules! value_from {
@@ -130,6 +171,33 @@ impl Record {
     pub fn new(columns: Columns, values: Vec<Value>) -> Self {
         debug_assert_eq!(columns.len(), values.len());
         Self { columns, values }
+    }
+
+    /// The rows of one result without this column, and what they have in it: NULL where there is no such column.
+    pub(crate) fn split_off(column: &str, rows: Vec<Self>) -> (Vec<Self>, Vec<Value>) {
+        let columns = rows.first().map_or_else(|| Vec::new().into(), |row| row.columns.clone());
+        let Some(place) = columns.iter().position(|name| &**name == column) else {
+            let nothing = vec![Value::Null; rows.len()];
+            return (rows, nothing);
+        };
+        let left: Columns = columns.iter().filter(|name| &***name != column).cloned().collect();
+        rows.into_iter()
+            .map(|mut row| {
+                let value = row.values.remove(place);
+                (Self { columns: left.clone(), values: row.values }, value)
+            })
+            .unzip()
+    }
+
+    /// The record with one of its columns set, or added at the end.
+    pub(crate) fn with(mut self, column: &str, value: Value) -> Self {
+        if let Some(place) = self.columns.iter().position(|name| &**name == column) {
+            self.values[place] = value;
+        } else {
+            self.columns = self.columns.iter().cloned().chain([column.into()]).collect();
+            self.values.push(value);
+        }
+        self
     }
 
     /// The value of a column; `None` if the record has no such column.

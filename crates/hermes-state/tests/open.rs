@@ -5,8 +5,8 @@ mod support;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use hermes_state::{Error, MessageQuery, NewMessage, NewSession, SessionDb, SessionQuery};
-use support::{python_says, python_started};
+use hermes_state::{Error, MessageQuery, NewMessage, NewSession, OpenOptions, SessionDb, SessionQuery};
+use support::{names_in, python_says, python_started};
 
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a folder")
@@ -17,6 +17,11 @@ fn a_store(path: &Path) {
     let db = SessionDb::open(path).expect("opens");
     db.create_session(NewSession::new("s", "cli")).expect("creates");
     db.append_message("s", NewMessage::new("user", "hello")).expect("appends");
+}
+
+/// Opens it so that what is in the way is said, and not waited for with the transcripts spooled.
+fn open_or_say_why(path: &Path) -> hermes_state::Result<SessionDb> {
+    OpenOptions::new().spool(false).open(path)
 }
 
 fn at_once<T>(open: impl FnOnce() -> T) -> T {
@@ -80,7 +85,7 @@ fn a_directory_a_text_file_and_a_truncated_store_are_refused_at_once_each_in_its
     let folder = folder();
     let directory = folder.path().join("directory.db");
     std::fs::create_dir(&directory).expect("a folder");
-    let error = at_once(|| SessionDb::open(&directory)).expect_err("is a directory");
+    let error = at_once(|| open_or_say_why(&directory)).expect_err("is a directory");
     assert!(matches!(error, Error::CannotOpen { .. }), "{error:?}");
     assert!(
         error.to_string().starts_with("unable to open database file") && error.to_string().contains("is a directory")
@@ -88,18 +93,18 @@ fn a_directory_a_text_file_and_a_truncated_store_are_refused_at_once_each_in_its
 
     let text = folder.path().join("text.db");
     python_says(&text, "open(path, 'w').write('just some notes, far from a database\\n' * 100)");
-    let error = at_once(|| SessionDb::open(&text)).expect_err("is text");
+    let error = at_once(|| open_or_say_why(&text)).expect_err("is text");
     assert!(matches!(error, Error::NotADatabase { .. }), "{error:?}");
     assert_eq!(python_says(&text, "print(len(open(path).readlines()))"), "100", "and it is left alone");
 
     let truncated = folder.path().join("truncated.db");
     a_store(&truncated);
     python_says(&truncated, "os.truncate(path, 4096 * 3)");
-    let error = at_once(|| SessionDb::open(&truncated)).expect_err("is truncated");
+    let error = at_once(|| open_or_say_why(&truncated)).expect_err("is truncated");
     assert!(matches!(error, Error::Corrupt { .. }), "{error:?}");
 
     let no_folder = text.join("state.db");
-    let error = at_once(|| SessionDb::open(&no_folder)).expect_err("has a file for a folder");
+    let error = at_once(|| open_or_say_why(&no_folder)).expect_err("has a file for a folder");
     assert!(matches!(error, Error::Directory { .. }), "{error:?}");
 }
 
@@ -113,7 +118,7 @@ fn an_empty_file_becomes_a_store_but_not_beside_a_log_that_holds_data() {
 
     let lost = folder.path().join("lost.db");
     python_says(&lost, "open(path, 'w')\nopen(path + '-wal', 'w').write('x' * 5000)");
-    let error = at_once(|| SessionDb::open(&lost)).expect_err("was truncated");
+    let error = at_once(|| open_or_say_why(&lost)).expect_err("was truncated");
     assert!(matches!(&error, Error::Corrupt { .. }) && error.to_string().contains("truncated"), "{error}");
 }
 
@@ -229,15 +234,7 @@ fn the_last_close_of_all_leaves_one_file_with_everything_in_it() {
     let folder = folder();
     let path = folder.path().join("state.db");
     a_store(&path);
-    let names = || {
-        let mut names: Vec<_> = std::fs::read_dir(folder.path())
-            .expect("a folder")
-            .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
-            .collect();
-        names.sort();
-        names
-    };
-    assert_eq!(names(), ["state.db", "state.db-siblings"]);
+    assert_eq!(names_in(folder.path()), ["state.db", "state.db-siblings"]);
 }
 
 #[test]
@@ -245,7 +242,7 @@ fn a_store_replaced_under_a_live_handle_acknowledges_nothing_more() {
     let folder = folder();
     let path = folder.path().join("state.db");
     a_store(&path);
-    let db = SessionDb::open(&path).expect("opens");
+    let db = open_or_say_why(&path).expect("opens");
     db.append_message("s", NewMessage::new("user", "fine")).expect("appends");
     python_says(&path, "import shutil\nshutil.copy(path, path + '.new')\nos.replace(path + '.new', path)");
     let error = db.append_message("s", NewMessage::new("user", "lost?")).expect_err("the file is another");
@@ -257,16 +254,16 @@ fn a_log_removed_under_a_live_handle_stops_acknowledging() {
     let folder = folder();
     let path = folder.path().join("state.db");
     a_store(&path);
-    let db = SessionDb::open(&path).expect("opens");
+    let db = open_or_say_why(&path).expect("opens");
     db.append_message("s", NewMessage::new("user", "fine")).expect("appends");
     python_says(&path, "os.unlink(path + '-wal')");
     let error = db.append_message("s", NewMessage::new("user", "lost?")).expect_err("the log is gone");
     assert!(matches!(&error, Error::Replaced { .. }) && error.to_string().contains("-wal"), "{error}");
     // A handle that joins the others on the same file would share their fate; it says so at once.
-    let joined = SessionDb::open(&path).expect_err("the old handle lives");
+    let joined = open_or_say_why(&path).expect_err("the old handle lives");
     assert!(matches!(&joined, Error::Replaced { .. }), "{joined:?}");
     db.close().expect("closes");
-    let anew = SessionDb::open(&path).expect("opens anew");
+    let anew = open_or_say_why(&path).expect("opens anew");
     anew.append_message("s", NewMessage::new("user", "goes on")).expect("appends");
 }
 
@@ -308,7 +305,7 @@ fn a_stale_handle_writes_nothing_over_what_others_have_stored_since() {
         let folder = folder();
         let path = folder.path().join("state.db");
         a_store(&path);
-        let stale = if looks { SessionDb::open_read_only(&path) } else { SessionDb::open(&path) }.expect("opens");
+        let stale = if looks { SessionDb::open_read_only(&path) } else { open_or_say_why(&path) }.expect("opens");
         if looks {
             // Written through the log that is about to be removed.
             python_says(
@@ -350,7 +347,7 @@ fn a_store_whose_file_is_gone_while_its_log_holds_data_is_not_begun_anew() {
     let folder = folder();
     let path = folder.path().join("state.db");
     python_says(&path, "open(path + '-wal', 'w').write('x' * 5000)");
-    let error = at_once(|| SessionDb::open(&path)).expect_err("the file is missing");
+    let error = at_once(|| open_or_say_why(&path)).expect_err("the file is missing");
     assert!(matches!(&error, Error::Corrupt { .. }) && error.to_string().contains("is missing"), "{error}");
     assert!(!path.exists(), "and nothing was created");
 }
@@ -360,8 +357,21 @@ fn a_store_truncated_to_nothing_under_a_live_handle_acknowledges_nothing_more() 
     let folder = folder();
     let path = folder.path().join("state.db");
     a_store(&path);
-    let db = SessionDb::open(&path).expect("opens");
+    let db = open_or_say_why(&path).expect("opens");
     python_says(&path, "os.truncate(path, 0)");
     let error = db.append_message("s", NewMessage::new("user", "lost?")).expect_err("there is nothing left");
     assert!(matches!(&error, Error::Replaced { .. }) && error.to_string().contains("truncated"), "{error}");
+}
+
+/// Shared memory belongs to a log; asking for it would make it, and hold up commits.
+#[test]
+fn a_store_without_a_log_is_written_without_shared_memory() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("state.db");
+    let db = OpenOptions::new().rollback_journal(true).open(&path).expect("opens");
+    db.create_session(NewSession::new("s", "cli")).expect("creates");
+    db.append_message("s", NewMessage::new("user", "x")).expect("appends");
+    assert_eq!(db.message_count(None).expect("counts"), 1);
+    let names = names_in(folder.path());
+    assert!(!names.iter().any(|name| name == "state.db-shm" || name == "state.db-wal"), "{names:?}");
 }

@@ -2,16 +2,24 @@
 
 mod support;
 
+use std::fmt::Debug;
 use std::path::Path;
-use std::sync::{Arc, Barrier};
+use std::process::Stdio;
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
-use hermes_state::{Error, MessageQuery, NewMessage, NewSession, OpenOptions, Patience, SessionDb, SessionQuery};
-use support::{python_says, python_started};
+use hermes_state::{
+    Error, LockKind, MessageQuery, NewMessage, NewSession, OpenOptions, Patience, SessionDb, SessionQuery, User,
+};
+use support::{play, python_says, python_started, role};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
 
+/// Without the spool: what runs out of patience is refused.
 fn store() -> (tempfile::TempDir, SessionDb) {
     let folder = tempfile::tempdir().expect("a folder");
-    let db = SessionDb::open(folder.path().join("state.db")).expect("opens");
+    let db = OpenOptions::new().spool(false).open(folder.path().join("state.db")).expect("opens");
     db.create_session(NewSession::new("s", "cli")).expect("creates");
     (folder, db)
 }
@@ -95,7 +103,7 @@ fn each_write_has_its_own_patience_although_they_queue_together() {
         let waiting = scope.spawn(|| patient.append_message("s", NewMessage::new("user", "waited")));
         std::thread::sleep(Duration::from_millis(50));
         let started = Instant::now();
-        let given_up = hasty.append_message("s", NewMessage::new("user", "hasty"));
+        let given_up = hasty.set_meta("hasty", "yes");
         assert!(matches!(given_up, Err(Error::Busy { .. })), "{given_up:?}");
         assert!(started.elapsed() < Duration::from_millis(1500));
         waiting.join().expect("no panic").expect("is stored after the hold");
@@ -131,7 +139,7 @@ fn an_opening_that_cannot_wait_any_longer_says_the_same() {
     db.close().expect("closes");
     lose_an_index(&path);
     let mut holder = hold(&path, 9.0);
-    let error = OpenOptions::new().patience(patience(0.3)).open(&path).expect_err("the lock is held");
+    let error = OpenOptions::new().patience(patience(0.3)).spool(false).open(&path).expect_err("the lock is held");
     assert!(matches!(&error, Error::Busy { holder: Some(_), .. }), "{error:?}");
     holder.kill().expect("killed");
     holder.wait().expect("reaped");
@@ -188,7 +196,11 @@ fn what_was_acknowledged_is_seen_by_every_later_read_of_any_thread() {
     let other = SessionDb::open(folder.path().join("state.db")).expect("joins");
     std::thread::scope(|scope| {
         for n in 1..=50 {
-            let id = db.append_message("s", NewMessage::new("user", format!("{n}"))).expect("appends");
+            let id = db
+                .append_message("s", NewMessage::new("user", format!("{n}")))
+                .expect("appends")
+                .stored()
+                .expect("stored");
             let seen = scope.spawn(|| other.messages("s", &MessageQuery::default()).expect("reads"));
             assert_eq!(seen.join().expect("no panic").last().map(hermes_state::Message::id), Some(id));
         }
@@ -217,4 +229,152 @@ fn a_write_that_waits_can_be_withdrawn_and_is_then_not_stored() {
     holder.wait().expect("ends");
     db.append_message("s", NewMessage::new("user", "after")).expect("appends");
     assert_eq!(db.message_count(None).expect("counts"), 2);
+}
+
+/// What the library logs on a thread, with the time of each line.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<(Instant, String)>>>);
+
+impl Log {
+    fn lines(&self) -> Vec<(Instant, String)> {
+        self.0.lock().expect("whole").clone()
+    }
+}
+
+struct Text<'a>(&'a mut String);
+
+impl Visit for Text<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0.push_str(&format!("{field}={value:?} "));
+    }
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= Level::WARN
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = String::new();
+        event.record(&mut Text(&mut line));
+        self.0.lock().expect("whole").push((Instant::now(), line));
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+fn user(db: &SessionDb, pid: u32) -> Option<User> {
+    let pid = i32::try_from(pid).expect("a pid");
+    db.who().expect("looks").into_iter().find(|user| user.pid == pid)
+}
+
+/// Looks until it is there; fails after a minute.
+fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(started.elapsed() < Duration::from_secs(60), "never: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Slow on purpose, 45 s and more: the holds and patiences are those that were reported from the field.
+#[test]
+fn a_sibling_that_sits_on_the_lock_delays_an_append_and_is_named() {
+    let (_folder, db) = store();
+    db.append_message("s", NewMessage::new("user", "a")).expect("appends");
+    let mut holder = hold(db.path(), 8.0);
+    let name = format!("pid {}", holder.id());
+    std::thread::sleep(Duration::from_millis(200));
+    let (log, started) = (Log::default(), Instant::now());
+    std::thread::scope(|scope| {
+        let appending = scope.spawn(|| {
+            let appended =
+                tracing::subscriber::with_default(log.clone(), || db.append_message("s", NewMessage::new("user", "b")));
+            (appended, started.elapsed())
+        });
+        wait_for("the holder is named", || user(&db, holder.id()).filter(|user| user.holds_write_lock));
+        assert!(started.elapsed() < Duration::from_secs(3), "named after {:?}", started.elapsed());
+        let own = wait_for("the wait is seen", || user(&db, std::process::id()).filter(|user| user.waiting.is_some()));
+        assert_eq!(own.operation.as_deref(), Some("writing a transcript"), "{own:?}");
+        assert!(!own.holds_write_lock, "{own:?}");
+        let (appended, took) = appending.join().expect("no panic");
+        appended.expect("is stored");
+        assert!((7.5..9.5).contains(&took.as_secs_f64()), "{took:?}");
+    });
+    let lines = log.lines();
+    assert_eq!(lines.len(), 1, "it is told once: {lines:?}");
+    let told = lines[0].0.duration_since(started).as_secs_f64();
+    assert!((2.0..3.0).contains(&told) && lines[0].1.contains(&name), "{told} {lines:?}");
+    holder.wait().expect("ends");
+
+    db.set_patience(patience(20.0));
+    let mut holder = hold(db.path(), 45.0);
+    let started = Instant::now();
+    let error = db.append_message("s", NewMessage::new("user", "c")).expect_err("the lock is held");
+    let took = started.elapsed().as_secs_f64();
+    assert!((19.0..21.0).contains(&took), "{took}");
+    let Error::Busy { holder: Some(named), .. } = &error else { panic!("{error:?}") };
+    assert_eq!(named.pid, i32::try_from(holder.id()).expect("a pid"));
+    let text = error.to_string().to_lowercase();
+    assert!(text.contains("database is locked") && text.contains(&format!("pid {}", holder.id())), "{text}");
+    for alarm in ["malformed", "corrupt", "disk", "permission", "readonly", "read-only", "unable to open"] {
+        assert!(!text.contains(alarm), "{alarm:?} in {text:?}");
+    }
+    holder.wait().expect("ends");
+    let started = Instant::now();
+    db.append_message("s", NewMessage::new("user", "d")).expect("appends");
+    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+    assert_eq!(db.message_count(Some("s")).expect("counts"), 3);
+}
+
+/// A value that is never done being stored.
+const ENDLESS: &str = "c = sqlite3.connect(path)\n\
+    c.execute(\"CREATE TRIGGER endless AFTER INSERT ON state_meta WHEN new.key = 'endless' BEGIN \
+        UPDATE state_meta SET value = (WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT MAX(x) FROM n); END\")\n\
+    c.commit()";
+
+#[test]
+fn a_sibling_of_ours_is_named_with_its_operation_and_for_how_long_and_only_while_it_lives() {
+    if let Some((_, path)) = role() {
+        let _ = SessionDb::open(path).expect("opens").set_meta("endless", "x");
+        return;
+    }
+    let (_folder, db) = store();
+    python_says(db.path(), ENDLESS);
+    let test = "a_sibling_of_ours_is_named_with_its_operation_and_for_how_long_and_only_while_it_lives";
+    let mut holder =
+        play(test, "holder", db.path(), LockKind::PrivateTable).stdout(Stdio::null()).spawn().expect("runs");
+    let seen = wait_for("it holds the lock", || user(&db, holder.id()).filter(|user| user.holding.is_some()));
+    assert!(seen.holds_write_lock && seen.takes_turns, "{seen:?}");
+    assert_eq!(seen.operation.as_deref(), Some("writing"));
+    assert!(seen.open_since.is_some());
+    for _ in 0..20 {
+        assert_eq!(user(&db, holder.id()).expect("is there").open_since, seen.open_since, "it opened the store once");
+    }
+    db.set_patience(patience(0.3));
+    let error = db.append_message("s", NewMessage::new("user", "x")).expect_err("the lock is held");
+    let Error::Busy { holder: Some(named), .. } = &error else { panic!("{error:?}") };
+    assert_eq!((named.pid, named.operation), (i32::try_from(holder.id()).expect("a pid"), Some("writing")));
+    assert!(named.since.expect("is known") > Duration::from_millis(250), "{named:?}");
+    let text = error.to_string();
+    assert!(text.contains(&format!("pid {}", holder.id())) && text.contains(", writing, for "), "{text}");
+    holder.kill().expect("killed");
+    holder.wait().expect("reaped");
+    assert_eq!(user(&db, holder.id()), None, "the dead are not named");
+    assert_eq!(db.write_lock_holder(), None);
+    db.set_patience(patience(20.0));
+    db.append_message("s", NewMessage::new("user", "y")).expect("the lock died with it");
 }

@@ -42,7 +42,7 @@ fn a_write_whose_acknowledgement_is_cut_off_is_found_again_with_its_ids_and_not_
         let writing = scope.spawn(|| db.append_messages("s", vec![message("slow one"), message("two")]));
         wait_until("it is being committed", || world.psql(COMMITTING) == "1");
         proxy.cut_all();
-        writing.join().expect("no panic").expect("is acknowledged in the end")
+        writing.join().expect("no panic").expect("is acknowledged in the end").stored().expect("stored")
     });
     assert_eq!(world.texts(), ["slow one", "two"]);
     let stored = world.psql("SELECT string_agg(CAST(id AS text), ',' ORDER BY id) FROM messages;");
@@ -50,6 +50,53 @@ fn a_write_whose_acknowledgement_is_cut_off_is_found_again_with_its_ids_and_not_
     // The first attempt is the one that stored it.
     assert_eq!(world.psql("SELECT count(*) FROM applied_writes WHERE attempt > 0;"), "0");
     assert_eq!(world.psql("SELECT message_count FROM sessions WHERE id = 's';"), "2");
+}
+
+/// It travelled together with its COMMIT, so that its id was not known before it was stored.
+#[test]
+fn a_single_message_whose_acknowledgement_is_cut_off_is_found_again_with_its_id() {
+    let Some((world, proxy, url)) = slow() else { return };
+    let db = SessionDb::open(&url).expect("opens");
+    for n in 1..=2 {
+        let id = std::thread::scope(|scope| {
+            let writing = scope.spawn(|| db.append_message("s", message("slow")));
+            wait_until("it is being committed", || world.psql(COMMITTING) == "1");
+            proxy.cut_all();
+            // What comes meanwhile is not taken for it.
+            let next = db.append_message("s", message("other")).expect("is kept").id().expect("is stored");
+            let id = writing.join().expect("no panic").expect("is acknowledged in the end").id().expect("is stored");
+            assert_ne!(id, next);
+            id
+        });
+        assert_eq!(world.psql(&format!("SELECT content FROM messages WHERE id = {id};")), "slow");
+        assert_eq!(world.psql("SELECT message_count FROM sessions WHERE id = 's';"), (2 * n).to_string());
+    }
+    // The first attempts stored it, and noted with which id.
+    assert_eq!(world.psql("SELECT count(*) FROM applied_writes WHERE attempt > 0;"), "0");
+    assert!(world.psql("SELECT count(row_id) FROM applied_writes;").parse::<i64>().expect("a number") >= 2);
+}
+
+/// Its statements were sent, the COMMIT among them, and wait for somebody's lock when the connection breaks.
+#[test]
+fn a_single_message_that_waits_for_a_lock_when_its_connection_breaks_is_stored_once() {
+    let Some((world, proxy, url)) = slow() else { return };
+    let db = SessionDb::open(&url).expect("opens");
+    db.append_message("s", message("first")).expect("is stored");
+    let waiting =
+        "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'UPDATE sessions%' AND wait_event_type = 'Lock';";
+    for _ in 0..3 {
+        let other = world.other_session("BEGIN; UPDATE sessions SET title = 'mine' WHERE id = 's';");
+        std::thread::scope(|scope| {
+            let writing = scope.spawn(|| db.append_message("s", message("waits")));
+            wait_until("it waits", || world.psql(waiting) != "0");
+            proxy.cut_all();
+            wait_until("another attempt waits, or the first is gone", || world.psql(waiting) != "0");
+            drop(other);
+            writing.join().expect("no panic").expect("is acknowledged in the end")
+        });
+    }
+    assert_eq!(world.texts(), ["first", "waits", "waits", "waits"]);
+    assert_eq!(world.psql("SELECT message_count FROM sessions WHERE id = 's';"), "4");
 }
 
 #[test]
@@ -93,15 +140,18 @@ fn a_patience_that_ends_before_the_acknowledgement_comes_says_that_the_write_may
 
 #[test]
 fn a_write_that_was_not_stored_by_its_first_attempt_is_not_said_to_be_perhaps_stored() {
-    let Some((world, _proxy, url)) = slow() else { return };
+    let Some((world, proxy, url)) = slow() else { return };
     let db = open_with(&url, 12.0);
     std::thread::scope(|scope| {
         let writing = scope.spawn(|| db.append_message("s", message("slow")));
         wait_until("it is being committed", || world.psql(COMMITTING) == "1");
+        // It is not to come back before the other is there.
+        proxy.stall(true);
         world.server.kill();
         world.server.restart();
         // The next attempt finds that the first stored nothing, and a lock in its way.
         let other = world.other_session("BEGIN; UPDATE sessions SET title = 'mine' WHERE id = 's';");
+        proxy.stall(false);
         let error = writing.join().expect("no panic").expect_err("the session is locked");
         let Error::LockedOnServer { holder: Some(holder), .. } = &error else { panic!("{error:?}") };
         assert_eq!(holder.pid, other.pid);

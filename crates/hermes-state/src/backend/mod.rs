@@ -93,6 +93,16 @@ pub(crate) struct Attempt {
     pub(crate) apart: bool,
 }
 
+/// A write that an earlier attempt has stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stored {
+    pub(crate) write: Uuid,
+    /// The number of the attempt.
+    pub(crate) number: usize,
+    /// The id of the row that it added, if it was noted.
+    pub(crate) row: Option<i64>,
+}
+
 /// The write side of a backend as the gate drives it, on one thread.
 pub(crate) trait WriteEngine: 'static {
     /// Whether each write of a group goes into a savepoint, so that one that fails fails alone. Without, they are sent
@@ -108,7 +118,33 @@ pub(crate) trait WriteEngine: 'static {
 
     /// Notes in the transaction which writes it stores, and says which of them an earlier transaction has stored
     /// already whose end was not seen. An engine that always sees the end of its transactions notes nothing.
-    fn record(&mut self, writes: &[Attempt]) -> Result<Vec<Attempt>>;
+    fn record(&mut self, writes: &[Attempt]) -> Result<Vec<Stored>>;
+
+    /// Whether a write that adds one row gains from travelling together with its COMMIT.
+    const COMMITS_AT_ONCE: bool = false;
+
+    /// Begins the transaction of such a write, whose first attempt it is.
+    fn begin_at_once(&mut self, _write: &Attempt) -> Result<()> {
+        Ok(())
+    }
+
+    /// Has it noted with the id of its row, and the transaction committed as soon as all that was sent is done. Nothing
+    /// is waited for.
+    fn send_commit(&mut self, _write: &Attempt) -> Result<()> {
+        Ok(())
+    }
+
+    /// Waits for the end of what [`send_commit`](WriteEngine::send_commit) has sent. An error before it is told here as
+    /// well: only then [`is_unseen`](WriteEngine::is_unseen) says what may have become of the transaction.
+    fn see_commit(&mut self, answered: Result<()>) -> Result<()> {
+        answered
+    }
+
+    /// Whether none of the transactions whose end was not seen can be committed any more, as far as the last
+    /// [`record`](WriteEngine::record) could tell.
+    fn has_seen_the_end(&self) -> bool {
+        true
+    }
 
     /// Whether the transaction is still open: an engine may give it up by itself when a statement fails.
     fn in_transaction(&self) -> bool;
@@ -125,6 +161,11 @@ pub(crate) trait WriteEngine: 'static {
     /// After a commit that failed: whether the transaction may have been committed all the same.
     fn is_unseen(&self) -> bool {
         false
+    }
+
+    /// What an error of a write means that did not pass; may end the transaction.
+    fn judge(&mut self, error: Error) -> Error {
+        error
     }
 
     /// Whether two kinds of writes may be committed together.

@@ -20,6 +20,12 @@ pub(super) trait Job: Send {
     /// Waits for the answer of the write as it was applied last.
     fn fulfil(&mut self, transaction: &mut dyn Transaction) -> Result<()>;
 
+    /// Whether the write is one whose answer is the id of a row.
+    fn is_one_row(&self) -> bool;
+
+    /// Keeps in mind that the transaction may turn out to have been committed, and that its note then has the answer.
+    fn keep_noted(&mut self);
+
     /// Keeps the answer for the case that the transaction turns out to have been committed although its end was not
     /// seen.
     fn keep(&mut self);
@@ -36,8 +42,8 @@ pub(super) trait Job: Send {
     /// Gives the caller the answer of the last application.
     fn conclude(self: Box<Self>, outcome: Result<()>);
 
-    /// Gives the caller an answer that was kept.
-    fn conclude_with_kept(self: Box<Self>, number: usize);
+    /// Gives the caller the answer that was kept of an attempt, or that its note has.
+    fn conclude_with_kept(self: Box<Self>, number: usize, row: Option<i64>);
 }
 
 /// A write of some type.
@@ -45,8 +51,18 @@ pub(super) struct Typed<W: Write> {
     write: W,
     promise: Option<Promise<W::Answer>>,
     answer: Option<W::Answer>,
-    kept: Vec<Option<W::Answer>>,
+    kept: Vec<Kept<W::Answer>>,
     reply: SyncSender<Result<W::Answer>>,
+}
+
+/// What is known of an attempt whose end was not seen.
+enum Kept<A> {
+    /// It has not stored anything.
+    Nothing,
+    /// Its answer, if it was stored.
+    Answer(A),
+    /// If it was stored, its answer was noted.
+    Noted,
 }
 
 impl<W: Write> Typed<W> {
@@ -81,8 +97,16 @@ impl<W: Write> Job for Typed<W> {
         Ok(())
     }
 
+    fn is_one_row(&self) -> bool {
+        self.write.answer_of_row(0).is_some()
+    }
+
+    fn keep_noted(&mut self) {
+        self.kept.push(Kept::Noted);
+    }
+
     fn keep(&mut self) {
-        self.kept.push(self.answer.take());
+        self.kept.push(self.answer.take().map_or(Kept::Nothing, Kept::Answer));
     }
 
     fn kept(&self) -> usize {
@@ -90,11 +114,11 @@ impl<W: Write> Job for Typed<W> {
     }
 
     fn forget(&mut self) {
-        self.kept.fill_with(|| None);
+        self.kept.fill_with(|| Kept::Nothing);
     }
 
     fn is_perhaps_stored(&self) -> bool {
-        self.kept.iter().any(Option::is_some)
+        self.kept.iter().any(|kept| !matches!(kept, Kept::Nothing))
     }
 
     fn conclude(mut self: Box<Self>, outcome: Result<()>) {
@@ -102,9 +126,14 @@ impl<W: Write> Job for Typed<W> {
         self.reply(answer);
     }
 
-    fn conclude_with_kept(mut self: Box<Self>, number: usize) {
-        let answer = self.kept.get_mut(number).and_then(Option::take).ok_or_else(unanswered);
-        self.reply(answer);
+    fn conclude_with_kept(mut self: Box<Self>, number: usize, row: Option<i64>) {
+        let kept = self.kept.get_mut(number).map(|kept| std::mem::replace(kept, Kept::Nothing));
+        let answer = match kept {
+            Some(Kept::Answer(answer)) => Some(answer),
+            Some(Kept::Noted) => row.and_then(|id| self.write.answer_of_row(id)),
+            Some(Kept::Nothing) | None => None,
+        };
+        self.reply(answer.ok_or_else(unanswered));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::report::{MigrationPhase, MigrationProblem, MigrationProgress};
 use super::rows::{Pages, Row};
-use super::tables::{Column, Kind, META, Table, is_of_engine, tables};
+use super::tables::{BINDINGS, Column, Kind, META, Table, is_of_engine, tables};
 use crate::db::SessionDb;
 use crate::error::{Error, Result};
 use crate::transaction::Transaction;
@@ -57,6 +57,10 @@ pub(super) fn check(
         }
         loose_ends(transaction, &mut checked)?;
         for (number, table) in tables()?.iter().enumerate() {
+            if !table.is_there(transaction)? {
+                checked.rows.push(0);
+                continue;
+            }
             let count = transaction.scalar(&format!("SELECT COUNT(*) FROM {}", table.name), &[])?.as_i64();
             let mut rows = u64::try_from(count.unwrap_or_default()).unwrap_or_default();
             if number == META {
@@ -79,7 +83,15 @@ pub(super) fn check(
 fn columns(transaction: &mut dyn Transaction, ignore_unknown: bool, checked: &mut Checked) -> Result<bool> {
     let mut complete = true;
     for table in tables()? {
-        let old = "it is missing, as in stores of older releases; open the store once for writing with this release";
+        if !table.is_there(transaction)? {
+            continue;
+        }
+        let old = "it is missing or lacks columns, as in stores of older releases; open the store once for writing with this release";
+        if transaction.is_completed(table.name)? {
+            complete = false;
+            checked.problem(table.name, None, None, old);
+            continue;
+        }
         let found: Columns =
             match transaction.query(&format!("SELECT * FROM {} LIMIT 0", table.name), &[], &mut |_| Ok(())) {
                 Ok(found) => found,
@@ -91,7 +103,8 @@ fn columns(transaction: &mut dyn Transaction, ignore_unknown: bool, checked: &mu
                 Err(error) => return Err(error),
             };
         for known in &table.columns {
-            if !found.iter().any(|name| name.eq_ignore_ascii_case(&known.name)) {
+            let is_there = found.iter().any(|name| name.eq_ignore_ascii_case(&known.name));
+            if !is_there && !table.may_lack(&known.name) {
                 complete = false;
                 checked.problem(table.name, None, Some(&known.name), old);
             }
@@ -123,13 +136,15 @@ fn loose_ends(transaction: &mut dyn Transaction, checked: &mut Checked) -> Resul
         Some(Value::Integer(number)) => number.to_string(),
         _ => "?".to_owned(),
     };
-    let mut each = |sql: &str, row: &mut dyn FnMut(String, String)| {
+    let each = |transaction: &mut dyn Transaction, sql: &str, row: &mut dyn FnMut(String, String)| {
         transaction.query(sql, &[], &mut |values| {
             row(text(values.first()), text(values.get(1)));
             Ok(())
         })
     };
+    let bindings = &tables()?[BINDINGS];
     each(
+        transaction,
         "SELECT m.id, m.session_id FROM messages m LEFT JOIN sessions s ON s.id = m.session_id \
          WHERE s.id IS NULL ORDER BY m.id",
         &mut |id, session| {
@@ -138,6 +153,7 @@ fn loose_ends(transaction: &mut dyn Transaction, checked: &mut Checked) -> Resul
         },
     )?;
     each(
+        transaction,
         "SELECT c.id, c.parent_session_id FROM sessions c LEFT JOIN sessions p ON p.id = c.parent_session_id \
          WHERE c.parent_session_id IS NOT NULL AND p.id IS NULL ORDER BY c.id",
         &mut |id, parent| {
@@ -147,6 +163,7 @@ fn loose_ends(transaction: &mut dyn Transaction, checked: &mut Checked) -> Resul
         },
     )?;
     each(
+        transaction,
         "SELECT u.session_id, u.model FROM session_model_usage u LEFT JOIN sessions s ON s.id = u.session_id \
          WHERE s.id IS NULL ORDER BY u.session_id",
         &mut |id, model| {
@@ -154,6 +171,17 @@ fn loose_ends(transaction: &mut dyn Transaction, checked: &mut Checked) -> Resul
             checked.note("session_model_usage", Some(format!("{id}, {model}")), None, reason);
         },
     )?;
+    if bindings.is_there(transaction)? {
+        each(
+            transaction,
+            "SELECT b.chat_id, b.thread_id FROM telegram_dm_topic_bindings b LEFT JOIN sessions s ON s.id = b.session_id \
+             WHERE s.id IS NULL ORDER BY b.chat_id, b.thread_id",
+            &mut |chat, thread| {
+                let reason = "its session does not exist; it is not carried over, as it binds nothing";
+                checked.note(bindings.name, Some(format!("{chat}, {thread}")), None, reason);
+            },
+        )?;
+    }
     Ok(())
 }
 
@@ -240,8 +268,8 @@ fn unreadable<'a>(
         }
         let Some(key) = next else { return Err(error) };
         let mut bad = false;
-        for column in &table.columns {
-            let sql = format!("SELECT {} FROM {}{condition} ORDER BY {keys} LIMIT 1", column.name, table.name);
+        for (column, readable) in table.columns.iter().zip(table.readable_columns(transaction)?) {
+            let sql = format!("SELECT {readable} FROM {}{condition} ORDER BY {keys} LIMIT 1", table.name);
             if let Err(error) = transaction.query(&sql, &after, &mut |_| Ok(())) {
                 bad = true;
                 let mut full = vec![Value::Null; table.columns.len()];

@@ -12,7 +12,7 @@ use super::origin::{Origin, proved};
 use super::report::{MigrationPhase, MigrationProblem, MigrationProgress};
 use super::rows::{Checksum, Pages, Row, digest, identity, lookup};
 use super::source::{Told, tell};
-use super::tables::{MESSAGES, META, SESSIONS, Table, is_of_engine, tables};
+use super::tables::{BINDINGS, MESSAGES, META, SESSIONS, Table, is_of_engine, tables};
 use super::trouble::MigrationTrouble;
 use super::write::{PutRows, RaiseIds, RemoveRows, SetParents};
 use crate::db::SessionDb;
@@ -45,7 +45,7 @@ impl Held {
         let mut empty = Vec::new();
         for table in tables()? {
             let sql = format!("SELECT 1 FROM {} LIMIT 1", table.name);
-            empty.push(transaction.scalar(&sql, &[])?.is_null());
+            empty.push(!table.is_there(transaction)? || transaction.scalar(&sql, &[])?.is_null());
         }
         let last_message = transaction.scalar("SELECT MAX(id) FROM messages", &[])?.as_i64();
         Ok(Self { empty, highest: transaction.highest_message_id()?, last_message })
@@ -248,10 +248,10 @@ pub(super) fn remove_extras(from: &SessionDb, to: &SessionDb, origin: &Origin) -
     for number in 0..tables()?.len() {
         gone.push(extras(from, to, number)?);
     }
-    let (begun, sessions) = (origin.begun, gone[SESSIONS].clone());
-    let sessions = to.read(move |transaction| proved(transaction, begun, &sessions))?;
+    let (begun, sessions, bindings) = (origin.begun, gone[SESSIONS].clone(), gone[BINDINGS].clone());
+    let proved = to.read(move |transaction| proved(transaction, begun, &sessions, &bindings))?;
     for (number, table) in tables()?.iter().enumerate() {
-        if let Some(key) = origin.stranger(number, &gone[number], &sessions) {
+        if let Some(key) = origin.stranger(number, &gone[number], &proved) {
             let mut row = vec![Value::Null; table.columns.len()];
             table.key.iter().zip(key).for_each(|(place, value)| row[*place] = value.clone());
             let key = table.key_text(&row);

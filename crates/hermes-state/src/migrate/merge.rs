@@ -13,12 +13,12 @@ use super::copy::put;
 use super::report::{MigrationPhase, MigrationProgress, MigrationReport, TableReport};
 use super::rows::{Checksum, Pages, Row, digest, identity, lookup, row_size};
 use super::source::Loose;
-use super::tables::{MESSAGES, META, SESSIONS, USAGE, is_of_engine, tables};
+use super::tables::{BINDINGS, MESSAGES, META, SESSIONS, Table, USAGE, tables};
 use super::trouble::MigrationTrouble;
 use super::write::{AddToSession, Marker, PutRows};
 use crate::db::SessionDb;
 use crate::error::{Error, Result};
-use crate::transaction::Transaction;
+use crate::transaction::{TOPIC_BINDINGS, Transaction};
 use crate::value::Value;
 
 /// How many keys of rows that stay as they are in the target are told.
@@ -91,14 +91,16 @@ pub(super) fn plan(from: &SessionDb, to: &SessionDb, report: &mut MigrationRepor
     for number in META..tables()?.len() {
         let table = &tables()?[number];
         let rows = from.read_at_length(move |transaction| {
+            let loose = Loose::find(transaction)?;
             let (mut rows, mut pages) = (Vec::new(), Pages::of(table));
             loop {
                 let page = pages.next(transaction)?;
                 if page.is_empty() {
                     return Ok(rows);
                 }
-                let content = page.iter().filter(|row| number != META || !is_of_engine(row));
-                rows.extend(content.map(|row| (table.key_of(row), table.key_text(row), digest(row, None))));
+                for row in page {
+                    rows.extend(loose.mend(number, row)?.map(|row| Known::of(table, &row)));
+                }
             }
         })?;
         missing(to, number, rows, &mut report.tables[number])?;
@@ -126,15 +128,51 @@ fn count(report: &mut MigrationReport, id: &str, theirs: &[Checksum; 3], ours: O
     }
 }
 
-/// The keys, of rows given by key and digest, that the target lacks; what it has is noted.
-fn missing(
-    to: &SessionDb,
-    number: usize,
-    rows: Vec<(Vec<Value>, String, u128)>,
-    told: &mut TableReport,
-) -> Result<HashSet<Vec<u8>>> {
+/// What is known of a row of the source.
+struct Known {
+    key: Vec<Value>,
+    /// The key for people.
+    text: String,
+    digest: u128,
+    /// The session that a topic is bound to, which may be bound to one only.
+    bound: Value,
+}
+
+impl Known {
+    fn of(table: &Table, row: &[Value]) -> Self {
+        let bound = table.place("session_id").filter(|_| table.name == TOPIC_BINDINGS);
+        Self {
+            key: table.key_of(row),
+            text: table.key_text(row),
+            digest: digest(row, None),
+            bound: bound.map(|place| row[place].clone()).unwrap_or_default(),
+        }
+    }
+}
+
+/// The sessions of the target that are bound to a topic, of these.
+fn bound(to: &SessionDb, rows: &[Known]) -> Result<HashSet<Vec<u8>>> {
+    let sessions: Vec<Value> = rows.iter().map(|row| row.bound.clone()).collect();
+    to.read(move |transaction| {
+        let mut found = HashSet::new();
+        if !tables()?[BINDINGS].is_there(transaction)? {
+            return Ok(found);
+        }
+        for session in &sessions {
+            let sql = "SELECT 1 FROM telegram_dm_topic_bindings WHERE session_id = ?1";
+            if !transaction.scalar(sql, std::slice::from_ref(session))?.is_null() {
+                found.insert(identity(std::slice::from_ref(session)));
+            }
+        }
+        Ok(found)
+    })
+}
+
+/// The keys of those rows that the target lacks; what it has is noted.
+fn missing(to: &SessionDb, number: usize, rows: Vec<Known>, told: &mut TableReport) -> Result<HashSet<Vec<u8>>> {
     let table = &tables()?[number];
-    let keys: Vec<Vec<Value>> = rows.iter().map(|(key, ..)| key.clone()).collect();
+    let keys: Vec<Vec<Value>> = rows.iter().map(|row| row.key.clone()).collect();
+    let bound = if number == BINDINGS { bound(to, &rows)? } else { HashSet::new() };
     let held = to.read(move |transaction| {
         let mut held = HashMap::new();
         lookup(transaction, table, &table.column_list(), &keys, &mut |key, row| {
@@ -144,17 +182,17 @@ fn missing(
         Ok(held)
     })?;
     let mut missing = HashSet::new();
-    for (key, text, digest) in rows {
-        match held.get(&identity(&key)) {
-            None => {
+    for row in rows {
+        match held.get(&identity(&row.key)) {
+            None if !bound.contains(&identity(std::slice::from_ref(&row.bound))) => {
                 told.copied += 1;
-                missing.insert(identity(&key));
+                missing.insert(identity(&row.key));
             }
-            Some(ours) if *ours == digest => told.same += 1,
-            Some(_) => {
+            Some(ours) if *ours == row.digest => told.same += 1,
+            _ => {
                 told.kept += 1;
                 if told.kept_keys.len() < TOLD {
-                    told.kept_keys.push(text);
+                    told.kept_keys.push(row.text);
                 }
             }
         }
@@ -344,8 +382,8 @@ fn take(
             Told::Rows { table, rows } => {
                 let known = &tables()?[table];
                 done += rows.len() as u64;
-                let keys = rows.iter().map(|row| (known.key_of(row), known.key_text(row), digest(row, None))).collect();
-                let missing = missing(to, table, keys, &mut report.tables[table])?;
+                let given = rows.iter().map(|row| Known::of(known, row)).collect();
+                let missing = missing(to, table, given, &mut report.tables[table])?;
                 report.tables[table].source_rows += rows.len() as u64;
                 let mut rows = rows;
                 rows.retain(|row| missing.contains(&identity(&known.key_of(row))));

@@ -87,11 +87,11 @@ pub enum MigrationTarget<'a> {
 /// let folder = tempfile::tempdir().unwrap();
 /// let from = SessionDb::open(folder.path().join("from.db"))?;
 /// from.create_session(NewSession::new("s1", "cli"))?;
-/// let id = from.append_message("s1", NewMessage::new("user", "Where is the harbour?"))?;
+/// let id = from.append_message("s1", NewMessage::new("user", "Where is the harbour?"))?.id();
 /// let to = SessionDb::open(folder.path().join("to.db"))?;
 /// let report = migrate(&from, &to, &MigrateOptions::new(), &mut |_| {})?;
 /// assert!(report.is_equal());
-/// assert_eq!(to.search_messages("harbour", &Default::default())?[0].id, id);
+/// assert_eq!(Some(to.search_messages("harbour", &Default::default())?[0].id), id);
 /// # Ok::<(), hermes_state::Error>(())
 /// ```
 ///

@@ -6,8 +6,8 @@
 
 use std::collections::HashSet;
 
-use super::rows::{Row, identity};
-use super::tables::{LOCKS, MESSAGES, SESSIONS, Table, USAGE, tables};
+use super::rows::{Row, identity, lookup};
+use super::tables::{BINDINGS, LOCKS, MESSAGES, SESSIONS, Table, USAGE, tables};
 use crate::error::Result;
 use crate::transaction::Transaction;
 use crate::value::Value;
@@ -32,13 +32,13 @@ impl Origin {
         self.seen[number].extend(keys);
     }
 
-    /// The first of these keys that may be of a row of somebody else's. `sessions` are the removed ones that
-    /// [`proved`] names.
+    /// The first of these keys that may be of a row of somebody else's. `proven` are the removed ones that [`proved`]
+    /// names.
     pub(super) fn stranger<'a>(
         &self,
         number: usize,
         keys: &'a [Vec<Value>],
-        sessions: &HashSet<Vec<u8>>,
+        proven: &HashSet<Vec<u8>>,
     ) -> Option<&'a Vec<Value>> {
         keys.iter().find(|key| {
             let ours = match number {
@@ -46,7 +46,8 @@ impl Origin {
                 LOCKS => true,
                 MESSAGES if key[0].as_i64().is_some_and(|id| id <= self.begun) => true,
                 // Usage goes with its session and not otherwise.
-                SESSIONS | USAGE => sessions.contains(&identity(&key[..1])),
+                SESSIONS | USAGE => proven.contains(&identity(&key[..1])),
+                BINDINGS => proven.contains(&identity(key)),
                 _ => false,
             };
             !ours && !self.seen[number].contains(&identity(key))
@@ -54,14 +55,27 @@ impl Origin {
     }
 }
 
-/// Which of these sessions of the target have messages that the source had when the migration began: they came with those.
-pub(super) fn proved(transaction: &mut dyn Transaction, begun: i64, keys: &[Vec<Value>]) -> Result<HashSet<Vec<u8>>> {
+/// Which of these sessions of the target have messages that the source had when the migration began: they came with those;
+/// and which of these bindings of topics are to such a session, and go with it.
+pub(super) fn proved(
+    transaction: &mut dyn Transaction,
+    begun: i64,
+    sessions: &[Vec<Value>],
+    bindings: &[Vec<Value>],
+) -> Result<HashSet<Vec<u8>>> {
     let mut proved = HashSet::new();
     let sql = "SELECT MIN(id) FROM messages WHERE session_id = ?1";
-    for key in keys {
+    for key in sessions {
         if transaction.scalar(sql, key)?.as_i64().is_some_and(|id| id <= begun) {
             proved.insert(identity(key));
         }
     }
+    let mut bound = Vec::new();
+    lookup(transaction, &tables()?[BINDINGS], "session_id", bindings, &mut |key, session| {
+        bound.push((key, identity(&session)));
+        Ok(())
+    })?;
+    bound.retain(|(_, session)| proved.contains(session));
+    proved.extend(bound.into_iter().map(|(key, _)| key));
     Ok(proved)
 }

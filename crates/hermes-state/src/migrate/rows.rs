@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::statement::{Statement, groups, tuples};
 use crate::transaction::Transaction;
 use crate::value::Value;
+pub(super) use crate::value::identity;
 
 pub(super) type Row = Vec<Value>;
 
@@ -18,43 +19,13 @@ pub(super) type Row = Vec<Value>;
 const PAGE_BYTES: usize = 1 << 20;
 const PAGE_ROWS: usize = 1024;
 
-/// A value in bytes, so that different values differ.
-fn put(bytes: &mut Vec<u8>, value: &Value) {
-    let mut long = |tag: u8, content: &[u8]| {
-        bytes.push(tag);
-        bytes.extend_from_slice(&(content.len() as u64).to_le_bytes());
-        bytes.extend_from_slice(content);
-    };
-    match value {
-        Value::Null => bytes.push(0),
-        Value::Integer(number) => {
-            bytes.push(1);
-            bytes.extend_from_slice(&number.to_le_bytes());
-        }
-        // A file stores whole reals as integers and so has no negative zero.
-        Value::Real(number) => {
-            bytes.push(2);
-            bytes.extend_from_slice(&(number + 0.0).to_bits().to_le_bytes());
-        }
-        Value::Text(text) => long(3, text.as_bytes()),
-        Value::Blob(blob) => long(4, blob),
-    }
-}
-
-/// Values as something that can be compared and looked up.
-pub(super) fn identity(values: &[Value]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    values.iter().for_each(|value| put(&mut bytes, value));
-    bytes
-}
-
 /// 128 bits of SHA-256, which every build of every release computes alike; the server's client brings it along anyway.
 /// The column at `without` is left out.
 pub(super) fn digest(row: &[Value], without: Option<usize>) -> u128 {
-    let mut bytes = Vec::with_capacity(row.iter().map(size).sum::<usize>() + 9 * row.len());
+    let mut bytes = Vec::with_capacity(row.iter().map(Value::size).sum::<usize>() + 9 * row.len());
     for (place, value) in row.iter().enumerate() {
         if Some(place) != without {
-            put(&mut bytes, value);
+            value.put(&mut bytes);
         }
     }
     let hash = Sha256::digest(&bytes);
@@ -81,23 +52,14 @@ impl Checksum {
     }
 }
 
-fn size(value: &Value) -> usize {
-    match value {
-        Value::Text(text) => text.len(),
-        Value::Blob(blob) => blob.len(),
-        _ => 8,
-    }
-}
-
 /// How much of a row's memory is its content.
 pub(super) fn row_size(row: &[Value]) -> usize {
-    row.iter().map(size).sum()
+    row.iter().map(Value::size).sum()
 }
 
 /// Reads a table in pages, in the order of its key.
 pub(super) struct Pages<'a> {
     table: &'a Table,
-    columns: String,
     condition: Option<(String, Value)>,
     after: Option<Vec<Value>>,
     limit: usize,
@@ -106,8 +68,7 @@ pub(super) struct Pages<'a> {
 
 impl<'a> Pages<'a> {
     pub(super) fn of(table: &'a Table) -> Self {
-        let columns = table.column_list();
-        Self { table, columns, condition: None, after: None, limit: 64, done: false }
+        Self { table, condition: None, after: None, limit: 64, done: false }
     }
 
     /// Only the rows with this value in this column.
@@ -133,11 +94,12 @@ impl<'a> Pages<'a> {
 
     /// The next page; empty at the end.
     pub(super) fn next(&mut self, transaction: &mut dyn Transaction) -> Result<Vec<Row>> {
-        if self.done {
+        if self.done || !self.table.is_there(transaction)? {
             return Ok(Vec::new());
         }
         let mut statement = Statement::default();
-        statement.push(&format!("SELECT {} FROM {}", self.columns, self.table.name));
+        let columns = self.table.readable_columns(transaction)?.join(", ");
+        statement.push(&format!("SELECT {columns} FROM {}", self.table.name));
         let mut conditions = Vec::new();
         if let Some((column, value)) = &self.condition {
             conditions.push(format!("{column} = {}", statement.bind(value.clone())));
@@ -189,6 +151,9 @@ pub(super) fn lookup(
     keys: &[Vec<Value>],
     row: &mut dyn FnMut(Vec<u8>, Row) -> Result<()>,
 ) -> Result<()> {
+    if !table.is_there(transaction)? {
+        return Ok(());
+    }
     let width = table.key.len();
     let names = table.key_list();
     for group in groups(keys) {

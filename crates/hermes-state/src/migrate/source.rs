@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::mpsc::SyncSender;
 
 use super::rows::{Pages, Row};
-use super::tables::{META, SESSIONS, USAGE, is_of_engine, tables};
+use super::tables::{BINDINGS, META, SESSIONS, USAGE, is_of_engine, tables};
 use crate::error::{Error, Result};
 use crate::transaction::Transaction;
 use crate::value::Value;
@@ -31,11 +31,13 @@ pub(super) struct Loose {
     parents: HashSet<String>,
     /// Sessions that usage is kept of and that do not exist: that usage stays behind, as opening for writing drops it.
     usage: HashSet<String>,
+    /// Sessions that topics are bound to and that do not exist: such a binding binds nothing and stays behind.
+    bound: HashSet<String>,
 }
 
 impl Loose {
     pub(super) fn find(transaction: &mut dyn Transaction) -> Result<Self> {
-        let mut ids = |sql: &str| -> Result<HashSet<String>> {
+        let ids = |transaction: &mut dyn Transaction, sql: &str| -> Result<HashSet<String>> {
             let mut found = HashSet::new();
             transaction.query(sql, &[], &mut |row| {
                 found.extend(row.first().and_then(Value::as_str).map(str::to_owned));
@@ -43,12 +45,28 @@ impl Loose {
             })?;
             Ok(found)
         };
+        let bound = if tables()?[BINDINGS].is_there(transaction)? {
+            ids(
+                transaction,
+                "SELECT b.session_id FROM telegram_dm_topic_bindings b \
+                 LEFT JOIN sessions s ON s.id = b.session_id WHERE s.id IS NULL",
+            )?
+        } else {
+            HashSet::new()
+        };
         Ok(Self {
-            parents: ids("SELECT DISTINCT c.parent_session_id FROM sessions c \
+            bound,
+            parents: ids(
+                transaction,
+                "SELECT DISTINCT c.parent_session_id FROM sessions c \
                           LEFT JOIN sessions p ON p.id = c.parent_session_id \
-                          WHERE c.parent_session_id IS NOT NULL AND p.id IS NULL")?,
-            usage: ids("SELECT DISTINCT u.session_id FROM session_model_usage u \
-                        LEFT JOIN sessions s ON s.id = u.session_id WHERE s.id IS NULL")?,
+                          WHERE c.parent_session_id IS NOT NULL AND p.id IS NULL",
+            )?,
+            usage: ids(
+                transaction,
+                "SELECT DISTINCT u.session_id FROM session_model_usage u \
+                        LEFT JOIN sessions s ON s.id = u.session_id WHERE s.id IS NULL",
+            )?,
         })
     }
 
@@ -64,6 +82,13 @@ impl Loose {
             }
             USAGE if row[0].as_str().is_some_and(|session| self.usage.contains(session)) => return Ok(None),
             META if is_of_engine(&row) => return Ok(None),
+            BINDINGS => {
+                if let Some(place) = tables()?[BINDINGS].place("session_id")
+                    && row[place].as_str().is_some_and(|session| self.bound.contains(session))
+                {
+                    return Ok(None);
+                }
+            }
             _ => {}
         }
         Ok(Some(row))

@@ -2,9 +2,11 @@
 
 use std::sync::OnceLock;
 
+use super::rows::Row;
 use crate::error::Result;
-use crate::value::Value;
-use crate::{SCHEMA_SQL, parse_schema_columns};
+use crate::transaction::{TOPIC_BINDINGS, TOPIC_MODE, Transaction};
+use crate::value::{Columns, Value};
+use crate::{SCHEMA_SQL, TOPICS_SQL, parse_schema_columns};
 
 /// What a column holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +28,8 @@ pub(super) struct Table {
     pub(super) columns: Vec<Column>,
     /// The places of the key's columns.
     pub(super) key: Vec<usize>,
+    /// A store may do without it, which is as good as an empty one.
+    pub(super) optional: bool,
 }
 
 /// The places of tables in [`tables`].
@@ -34,9 +38,10 @@ pub(super) const MESSAGES: usize = 1;
 pub(super) const USAGE: usize = 2;
 pub(super) const META: usize = 3;
 pub(super) const LOCKS: usize = 5;
+pub(super) const BINDINGS: usize = 8;
 
 /// What others refer to comes first.
-const KEYS: [(&str, &[&str]); 7] = [
+const KEYS: [(&str, &[&str]); 9] = [
     ("sessions", &["id"]),
     ("messages", &["id"]),
     ("session_model_usage", &["session_id", "model", "billing_provider", "billing_base_url", "billing_mode", "task"]),
@@ -44,7 +49,12 @@ const KEYS: [(&str, &[&str]); 7] = [
     ("gateway_routing", &["scope", "session_key"]),
     ("compression_locks", &["session_id"]),
     ("async_delegations", &["delegation_id"]),
+    (TOPIC_MODE, &["chat_id"]),
+    (TOPIC_BINDINGS, &["chat_id", "thread_id"]),
 ];
+
+/// Columns of text that older releases do not know, and that a store gets with the first value for them.
+const ADDED: [(&str, &str); 1] = [("messages", "client_key")];
 
 /// The key under which a target says whose unfinished migration it holds.
 pub(super) const MARKER: &str = "unfinished_migration";
@@ -55,9 +65,16 @@ pub(super) fn tables() -> Result<&'static [Table]> {
     if let Some(tables) = TABLES.get() {
         return Ok(tables);
     }
-    let declared = parse_schema_columns(SCHEMA_SQL)?;
+    let mut base = parse_schema_columns(SCHEMA_SQL)?;
+    for (table, column) in ADDED {
+        let known = base.iter_mut().filter(|(name, _)| name == table);
+        known.for_each(|(_, columns)| columns.push((column.to_owned(), "TEXT".to_owned())));
+    }
+    let topics = parse_schema_columns(TOPICS_SQL)?;
     let tables = KEYS.map(|(name, key)| {
-        let columns = declared.iter().find(|(table, _)| table == name).map(|(_, columns)| columns.as_slice());
+        let optional = topics.iter().any(|(table, _)| table == name);
+        let declared = base.iter().chain(&topics).find(|(table, _)| table == name);
+        let columns = declared.map(|(_, columns)| columns.as_slice());
         let columns: Vec<Column> = columns
             .unwrap_or_default()
             .iter()
@@ -72,18 +89,52 @@ pub(super) fn tables() -> Result<&'static [Table]> {
             })
             .collect();
         let place = |name: &&str| columns.iter().position(|column| column.name == **name);
-        Table { name, key: key.iter().filter_map(place).collect(), columns }
+        Table { name, key: key.iter().filter_map(place).collect(), optional, columns }
     });
     Ok(TABLES.get_or_init(|| tables.into()))
 }
 
 impl Table {
+    /// Whether the store has the table. That one has all it cannot do without is checked elsewhere.
+    pub(super) fn is_there(&self, transaction: &mut dyn Transaction) -> Result<bool> {
+        Ok(!self.optional || transaction.has_table(self.name)?)
+    }
+
     pub(super) fn place(&self, column: &str) -> Option<usize> {
         self.columns.iter().position(|known| known.name == column)
     }
 
     pub(super) fn column_list(&self) -> String {
         self.columns.iter().map(|column| column.name.as_str()).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The columns to read of a store that may only have been looked at: what it lacks of those that stores get by the
+    /// way is empty.
+    pub(super) fn readable_columns(&self, transaction: &mut dyn Transaction) -> Result<Vec<String>> {
+        let names = self.columns.iter().map(|column| column.name.as_str());
+        if !ADDED.iter().any(|(table, _)| *table == self.name) {
+            return Ok(names.map(str::to_owned).collect());
+        }
+        let found: Columns =
+            transaction.query(&format!("SELECT * FROM {} LIMIT 0", self.name), &[], &mut |_| Ok(()))?;
+        let readable = |name: &str| {
+            let lacks = self.may_lack(name) && !found.iter().any(|found| found.eq_ignore_ascii_case(name));
+            if lacks { format!("NULL AS {name}") } else { name.to_owned() }
+        };
+        Ok(names.map(readable).collect())
+    }
+
+    /// The columns to write these rows into: all but those that stores may lack and no row has anything for.
+    pub(super) fn places_for(&self, rows: &[Row]) -> Vec<usize> {
+        let is_needed = |place: usize| rows.iter().any(|row| !row[place].is_null());
+        (0..self.columns.len())
+            .filter(|place| !self.may_lack(&self.columns[*place].name) || is_needed(*place))
+            .collect()
+    }
+
+    /// Whether a store that is well may be without this column.
+    pub(super) fn may_lack(&self, column: &str) -> bool {
+        ADDED.contains(&(self.name, column))
     }
 
     pub(super) fn key_list(&self) -> String {
@@ -118,8 +169,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_table_of_the_schema_is_copied_by_its_whole_key() {
+    fn what_is_added_to_the_schema_may_be_lacking() {
         let declared = parse_schema_columns(SCHEMA_SQL).unwrap();
+        for table in tables().unwrap() {
+            let Some((_, columns)) = declared.iter().find(|(name, _)| name == table.name) else {
+                assert!(table.optional);
+                continue;
+            };
+            for column in &table.columns {
+                let of_schema = columns.iter().any(|(name, _)| *name == column.name);
+                assert_ne!(of_schema, table.may_lack(&column.name), "{}.{}", table.name, column.name);
+            }
+        }
+    }
+
+    #[test]
+    fn every_table_of_the_schema_is_copied_by_its_whole_key() {
+        let mut declared = parse_schema_columns(SCHEMA_SQL).unwrap();
+        declared.extend(parse_schema_columns(TOPICS_SQL).unwrap());
         let mut names: Vec<&str> = declared.iter().map(|(name, _)| name.as_str()).collect();
         names.retain(|name| *name != "schema_version");
         let mut copied: Vec<&str> = tables().unwrap().iter().map(|table| table.name).collect();
@@ -135,5 +202,9 @@ mod tests {
         assert_eq!(tables().unwrap()[USAGE].name, "session_model_usage");
         assert_eq!(tables().unwrap()[META].name, "state_meta");
         assert_eq!(tables().unwrap()[LOCKS].name, "compression_locks");
+        assert_eq!(tables().unwrap()[BINDINGS].name, TOPIC_BINDINGS);
+        let optional: Vec<&str> =
+            tables().unwrap().iter().filter(|table| table.optional).map(|table| table.name).collect();
+        assert_eq!(optional, [TOPIC_MODE, TOPIC_BINDINGS]);
     }
 }

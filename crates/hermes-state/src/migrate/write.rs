@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::rows::Row;
-use super::tables::{MARKER, MESSAGES, SESSIONS, Table, USAGE, is_of_engine, tables};
+use super::tables::{BINDINGS, MARKER, MESSAGES, SESSIONS, Table, USAGE, is_of_engine, tables};
 use super::trouble::MigrationTrouble;
 use crate::backend::Operation;
 use crate::error::{Error, Result};
@@ -49,6 +49,9 @@ impl Marker {
 /// The first table with rows, if the store is not empty.
 pub(super) fn occupied(transaction: &mut dyn Transaction) -> Result<Option<&'static str>> {
     for table in tables()? {
+        if !table.is_there(transaction)? {
+            continue;
+        }
         let mut found = false;
         // The engine's own rows are few; any other one is enough.
         let limit = if table.name == "state_meta" { "" } else { " LIMIT 1" };
@@ -126,17 +129,22 @@ impl Write for PutRows {
     fn apply(&self, transaction: &mut dyn Transaction) -> Result<Promise<()>> {
         let table = &tables()?[self.table];
         let mut sent = Vec::new();
+        if table.optional {
+            transaction.make_topic_tables(true)?;
+        }
+        prepare_keys(table, &self.rows, transaction)?;
         if !self.fresh {
             self.make_room(table, transaction, &mut sent)?;
         }
         let skipped = (self.table == SESSIONS).then(|| table.place("parent_session_id")).flatten();
-        let places: Vec<usize> = (0..table.columns.len()).filter(|place| Some(*place) != skipped).collect();
+        let mut places = table.places_for(&self.rows);
+        places.retain(|place| Some(*place) != skipped);
         let names: Vec<&str> = places.iter().map(|place| table.columns[*place].name.as_str()).collect();
         if self.fresh && self.table == MESSAGES {
             let rows: Vec<Vec<&Value>> =
                 self.rows.iter().map(|row| places.iter().map(|place| &row[*place]).collect()).collect();
-            if transaction.copy_in(table.name, &names, &rows)? {
-                return self.index(transaction, table).map(|()| Promise::Kept(()));
+            if transaction.copy_messages(&names, &rows, &self.texts(table))? {
+                return Ok(Promise::Kept(()));
             }
         }
         let conflict = if self.table == MESSAGES { String::new() } else { update_on_conflict(table, &places) };
@@ -152,7 +160,7 @@ impl Write for PutRows {
             sent.push(transaction.send(&sql, &parameters)?);
         }
         if self.table == MESSAGES {
-            self.index(transaction, table)?;
+            transaction.index_messages(&self.texts(table))?;
         }
         Ok(Promise::Later(Box::new(|transaction| {
             sent.into_iter().try_for_each(|sent| transaction.receive(sent).map(drop))
@@ -161,18 +169,17 @@ impl Write for PutRows {
 }
 
 impl PutRows {
-    fn index(&self, transaction: &mut dyn Transaction, table: &Table) -> Result<()> {
+    /// What messages are found by, with their ids.
+    fn texts(&self, table: &Table) -> Vec<(i64, Texts<'_>)> {
         let places = ["content", "tool_name", "tool_calls"].map(|name| table.place(name));
-        let findable: Vec<(i64, Texts<'_>)> = self
-            .rows
+        self.rows
             .iter()
             .map(|row| {
                 let text = |at: usize| places[at].and_then(|place| row[place].as_str());
                 let texts = Texts { content: text(0), tool_name: text(1), tool_calls: text(2) };
                 (row[0].as_i64().unwrap_or_default(), texts)
             })
-            .collect();
-        transaction.index_messages(&findable)
+            .collect()
     }
 
     fn make_room(&self, table: &Table, transaction: &mut dyn Transaction, sent: &mut Vec<Sent>) -> Result<()> {
@@ -180,6 +187,27 @@ impl PutRows {
             // Deleted and inserted, and not updated, so that each engine's index follows.
             let keys: Vec<Vec<Value>> = self.rows.iter().map(|row| table.key_of(row)).collect();
             delete(table, &keys, transaction, sent)?;
+            // A key may have moved to another message; whoever has it here will get its own row.
+            if let (Some(session), Some(key)) = (table.place("session_id"), table.place(CLIENT_KEY)) {
+                for row in self.rows.iter().filter(|row| !row[key].is_null()) {
+                    sent.push(transaction.send(
+                        "UPDATE messages SET client_key = NULL WHERE session_id = ?1 AND client_key = ?2",
+                        &[row[session].clone(), row[key].clone()],
+                    )?);
+                }
+            }
+        } else if self.table == BINDINGS
+            && let Some(place) = table.place("session_id")
+        {
+            // A session may have moved to another topic; what the source has under that one will come.
+            for row in self.rows.iter() {
+                let parameters: Vec<Value> = std::iter::once(row[place].clone()).chain(table.key_of(row)).collect();
+                sent.push(transaction.send(
+                    "DELETE FROM telegram_dm_topic_bindings \
+                     WHERE session_id = ?1 AND NOT (chat_id = ?2 AND thread_id = ?3)",
+                    &parameters,
+                )?);
+            }
         } else if self.table == SESSIONS
             && let Some(place) = table.place("title")
         {
@@ -192,6 +220,16 @@ impl PutRows {
             }
         }
         Ok(())
+    }
+}
+
+const CLIENT_KEY: &str = "client_key";
+
+/// Has the target know keys of callers if a row brings one.
+fn prepare_keys(table: &Table, rows: &[Row], transaction: &mut dyn Transaction) -> Result<()> {
+    match table.place(CLIENT_KEY) {
+        Some(place) if rows.iter().any(|row| !row[place].is_null()) => transaction.make_client_keys(),
+        _ => Ok(()),
     }
 }
 
@@ -329,10 +367,13 @@ impl AddToSession {
 }
 
 /// Inserts a row without its first columns.
-fn insert(table: &Table, row: &[Value], without: usize, transaction: &mut dyn Transaction) -> Result<Sent> {
-    let names: Vec<&str> = table.columns[without..].iter().map(|column| column.name.as_str()).collect();
+fn insert(table: &Table, row: &Row, without: usize, transaction: &mut dyn Transaction) -> Result<Sent> {
+    let places: Vec<usize> =
+        table.places_for(std::slice::from_ref(row)).into_iter().filter(|place| *place >= without).collect();
+    let names: Vec<&str> = places.iter().map(|place| table.columns[*place].name.as_str()).collect();
+    let values: Vec<Value> = places.iter().map(|place| row[*place].clone()).collect();
     let sql = format!("INSERT INTO {} ({}) VALUES {}", table.name, names.join(", "), tuples(1, names.len()));
-    transaction.send(&sql, &row[without..])
+    transaction.send(&sql, &values)
 }
 
 impl Write for AddToSession {
@@ -348,6 +389,7 @@ impl Write for AddToSession {
             sent.push(insert(&tables()?[USAGE], row, 0, transaction)?);
         }
         let table = &tables()?[MESSAGES];
+        prepare_keys(table, &self.messages, transaction)?;
         let texts = ["content", "tool_name", "tool_calls"].map(|column| table.place(column).unwrap_or_default());
         for row in &self.messages {
             sent.push(insert(table, row, 1, transaction)?);

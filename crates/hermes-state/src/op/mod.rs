@@ -1,8 +1,25 @@
 //! Writes as values: what to change, complete and checked before any lock is taken.
 
+pub(crate) mod archive;
+mod client_key;
+pub(crate) mod compaction;
+pub(crate) mod compression;
+pub(crate) mod delete;
+pub(crate) mod detail;
+pub(crate) mod finalize;
+pub(crate) mod gateway;
+pub(crate) mod handoff;
+pub(crate) mod import;
+pub(crate) mod index;
+pub(crate) mod lease;
 pub(crate) mod message;
 pub(crate) mod meta;
+pub(crate) mod rewind;
 pub(crate) mod session;
+pub(crate) mod spooled;
+pub(crate) mod title;
+pub(crate) mod topic;
+pub(crate) mod usage;
 
 use crate::backend::Operation;
 use crate::error::Result;
@@ -20,6 +37,12 @@ pub(crate) trait Write: Send + 'static {
     /// What the change locks first, where there are locks on parts of a store: writes that share a transaction are
     /// applied in this order, so that two such transactions never wait for each other.
     fn subject(&self) -> Option<&str> {
+        None
+    }
+
+    /// The answer of a write that adds one row, by the id that the row got; `None` for other writes. With such an answer to
+    /// be found later, a write may travel together with its COMMIT.
+    fn answer_of_row(&self, _id: i64) -> Option<Self::Answer> {
         None
     }
 

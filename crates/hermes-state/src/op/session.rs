@@ -1,12 +1,21 @@
-//! Writes of the session life cycle and of titles.
+//! Writes of the session life cycle.
 
 use super::{Promise, Write};
 use crate::clock;
-use crate::error::{Error, Result};
-use crate::session::NewSession;
-use crate::title;
+use crate::error::Result;
+use crate::query::lineage;
+use crate::session::{ACCIDENTAL_ENDS, NewSession};
 use crate::transaction::Transaction;
 use crate::value::Value;
+
+/// A session's id as errors tell it.
+pub(super) fn named(id: &Value) -> String {
+    match id {
+        Value::Text(id) => id.clone(),
+        Value::Integer(number) => number.to_string(),
+        other => format!("{other:?}"),
+    }
+}
 
 /// Creates a session, or fills what an existing one leaves open.
 pub(crate) struct CreateSession(pub(crate) NewSession);
@@ -75,11 +84,11 @@ impl Write for CreateSession {
 /// folder, so they come along only when the folder did. A continuation also takes over the conversation's routing; no
 /// other child may, or messages from people would be routed into a sub-agent.
 fn inherit(transaction: &mut dyn Transaction, session: &NewSession) -> Result<()> {
-    let Some(child) = transaction
-        .first("SELECT parent_session_id, cwd FROM sessions WHERE id = ?1", std::slice::from_ref(&session.id))?
-    else {
-        return Ok(());
-    };
+    let child = format!(
+        "SELECT parent_session_id, cwd, CASE WHEN {} THEN 1 ELSE 0 END AS delegate FROM sessions s WHERE id = ?1",
+        lineage::is_delegate("s")
+    );
+    let Some(child) = transaction.first(&child, std::slice::from_ref(&session.id))? else { return Ok(()) };
     let parent_id = child.get("parent_session_id").cloned().unwrap_or_default();
     let Some(parent) = transaction.first(
         "SELECT end_reason, cwd, git_repo_root, git_branch, user_id, session_key, chat_id, chat_type, thread_id, \
@@ -98,7 +107,7 @@ fn inherit(transaction: &mut dyn Transaction, session: &NewSession) -> Result<()
             &[session.id.clone(), of_parent("cwd"), of_parent("git_repo_root"), of_parent("git_branch")],
         )?;
     }
-    if parent.text("end_reason") == Some("compression") {
+    if parent.text("end_reason") == Some("compression") && child.integer("delegate") == Some(0) {
         transaction.execute(
             "UPDATE sessions SET user_id = COALESCE(user_id, ?2), session_key = COALESCE(session_key, ?3), \
                  chat_id = COALESCE(chat_id, ?4), chat_type = COALESCE(chat_type, ?5), \
@@ -162,13 +171,13 @@ impl Write for ReopenSession {
     }
 }
 
-/// Gives a session a title that has been cleaned, or takes it away.
-pub(crate) struct SetTitle {
+/// Marks an end that was an accident, or a session that has not ended, as a reset on purpose.
+pub(crate) struct PromoteToSessionReset {
     pub(crate) id: Value,
-    pub(crate) title: Option<String>,
+    pub(crate) reason: Value,
 }
 
-impl Write for SetTitle {
+impl Write for PromoteToSessionReset {
     type Answer = bool;
 
     fn subject(&self) -> Option<&str> {
@@ -176,26 +185,34 @@ impl Write for SetTitle {
     }
 
     fn apply(&self, transaction: &mut dyn Transaction) -> Result<Promise<bool>> {
-        if let Some(wanted) = &self.title {
-            let holder = transaction.first(
-                "SELECT id, source, archived FROM sessions WHERE title = ?1 AND id <> ?2 LIMIT 1",
-                &[wanted.into(), self.id.clone()],
-            )?;
-            if let Some(holder) = holder {
-                let holder_id = holder.text("id").unwrap_or_default();
-                if !title::is_compression_ancestor(transaction, holder_id, &self.id)? {
-                    return Err(Error::TitleInUse {
-                        title: wanted.clone(),
-                        holder: holder_id.to_owned(),
-                        holder_source: holder.text("source").unwrap_or_default().to_owned(),
-                        archived: holder.integer("archived") == Some(1),
-                    });
-                }
-                transaction.execute("UPDATE sessions SET title = NULL WHERE id = ?1", &[holder_id.into()])?;
-            }
-        }
-        let changed = transaction
-            .execute("UPDATE sessions SET title = ?2 WHERE id = ?1", &[self.id.clone(), self.title.clone().into()])?;
+        let [first, second] = ACCIDENTAL_ENDS;
+        let changed = transaction.execute(
+            "UPDATE sessions SET ended_at = ?2, end_reason = ?3 \
+             WHERE id = ?1 AND (ended_at IS NULL OR end_reason IN (?4, ?5))",
+            &[self.id.clone(), clock::now().into(), self.reason.clone(), first.into(), second.into()],
+        )?;
         Ok(Promise::Kept(changed > 0))
+    }
+}
+
+/// Notes whether the gateway has finished its expiry handling.
+pub(crate) struct SetExpiryFinalized {
+    pub(crate) id: Value,
+    pub(crate) finalized: bool,
+}
+
+impl Write for SetExpiryFinalized {
+    type Answer = ();
+
+    fn subject(&self) -> Option<&str> {
+        self.id.as_str()
+    }
+
+    fn apply(&self, transaction: &mut dyn Transaction) -> Result<Promise<()>> {
+        transaction.execute(
+            "UPDATE sessions SET expiry_finalized = ?2 WHERE id = ?1",
+            &[self.id.clone(), self.finalized.into()],
+        )?;
+        Ok(Promise::Kept(()))
     }
 }

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::raw_json::RawJson;
 use crate::statement::Statement;
 use crate::transaction::Transaction;
-use crate::value::Value;
+use crate::value::{Record, Value};
 
 /// How a conversation is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -23,6 +23,26 @@ pub struct ConversationOptions {
     pub include_inactive: bool,
     /// Merge and remove messages so that the sides alternate, as providers demand.
     pub repair_alternation: bool,
+    /// Only so many of the newest messages, counted as they are stored; all, if `None`.
+    pub max_messages: Option<usize>,
+}
+
+/// How a session is resumed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResumeOptions {
+    /// Only so many of the newest messages of the lineage, counted as they are stored; all, if `None`. What is left out
+    /// is told as [`ResumeConversations::omitted`].
+    pub max_messages: Option<usize>,
+}
+
+/// How many messages a resumed session has at most, unless its caller says otherwise: no model takes in more, and no
+/// process should load hundreds of megabytes because a session grew old.
+pub const MAX_RESUMED_MESSAGES: usize = 10_000;
+
+impl Default for ResumeOptions {
+    fn default() -> Self {
+        Self { max_messages: Some(MAX_RESUMED_MESSAGES) }
+    }
 }
 
 /// A value in a [`ConversationMessage`].
@@ -282,11 +302,36 @@ pub(crate) fn read(
     } else {
         vec![session_id.to_owned()]
     };
-    let messages = rows(transaction, &sessions, session_id, options.include_inactive)?;
-    let messages = messages.into_iter().map(|(_, message)| message);
+    let part = Part { include_inactive: options.include_inactive, newest: options.max_messages };
+    let messages = rows(transaction, &sessions, session_id, part)?;
+    Ok(arranged(messages.into_iter().map(|(_, message)| message), options))
+}
+
+/// Messages as a conversation: without what was said twice, what only a review asked for, and, on request, repaired.
+fn arranged(
+    messages: impl Iterator<Item = ConversationMessage>,
+    options: ConversationOptions,
+) -> Vec<ConversationMessage> {
     let messages = if options.include_ancestors { without_replayed(messages) } else { messages.collect() };
     let messages = without_review_harness(messages);
-    Ok(if options.repair_alternation { alternation::repair(messages) } else { messages })
+    if options.repair_alternation { alternation::repair(messages) } else { messages }
+}
+
+/// Rows of the table of messages, in order, as a conversation. For callers that read the rows themselves; which of
+/// them are there is their business, so only two of the options count: with `include_ancestors` user messages that
+/// were replayed on the way are left out, with `repair_alternation` the sides alternate.
+///
+/// ```
+/// use hermes_state::{ConversationOptions, Record, Value, conversation_of_rows};
+/// let columns = ["role", "content"].map(Box::from);
+/// let row = Record::new(columns.to_vec().into(), vec!["user".into(), " hello ".into()]);
+/// let told = conversation_of_rows(&[row], &ConversationOptions::default());
+/// assert_eq!(told[0].text("content"), Some("hello"));
+/// ```
+#[must_use]
+pub fn conversation_of_rows(rows: &[Record], options: &ConversationOptions) -> Vec<ConversationMessage> {
+    let columns = |row: &Record| COLUMNS.map(|name| row.get(name).cloned().unwrap_or_default());
+    arranged(rows.iter().map(|row| ConversationMessage::read(columns(row))), *options)
 }
 
 /// What a resumed session tells the model and what it shows to people: its own conversation repaired, and that of its
@@ -297,16 +342,28 @@ pub struct ResumeConversations {
     pub model_history: Vec<ConversationMessage>,
     /// For people.
     pub display_history: Vec<ConversationMessage>,
+    /// How many messages of the lineage, the oldest, are in neither: more than [`ResumeOptions::max_messages`].
+    pub omitted: u64,
 }
 
 /// Both conversations of a resumed session, from one read.
-pub(crate) fn resume(transaction: &mut dyn Transaction, session_id: &str) -> Result<ResumeConversations> {
+pub(crate) fn resume(
+    transaction: &mut dyn Transaction,
+    session_id: &str,
+    options: ResumeOptions,
+) -> Result<ResumeConversations> {
     let sessions = lineage::root_to_tip(transaction, session_id)?;
-    let messages = rows(transaction, &sessions, session_id, false)?;
+    let part = Part { include_inactive: false, newest: options.max_messages };
+    let messages = rows(transaction, &sessions, session_id, part)?;
+    let omitted = match options.max_messages {
+        Some(most) if messages.len() >= most => count(transaction, &sessions)? - messages.len() as u64,
+        _ => 0,
+    };
     let own = messages.iter().filter(|(own, _)| *own).map(|(_, message)| message.clone());
     let model_history = alternation::repair(without_review_harness(own.collect()));
     let all = messages.into_iter().map(|(_, message)| message);
-    Ok(ResumeConversations { model_history, display_history: without_review_harness(without_replayed(all)) })
+    let display_history = without_review_harness(without_replayed(all));
+    Ok(ResumeConversations { model_history, display_history, omitted })
 }
 
 /// The conversation of the sessions that this one descends from.
@@ -316,8 +373,26 @@ pub(crate) fn ancestors(transaction: &mut dyn Transaction, session_id: &str) -> 
     if sessions.is_empty() {
         return Ok(Vec::new());
     }
-    let messages = rows(transaction, &sessions, session_id, false)?;
+    let messages = rows(transaction, &sessions, session_id, Part { include_inactive: false, newest: None })?;
     Ok(without_review_harness(without_replayed(messages.into_iter().map(|(_, message)| message))))
+}
+
+/// Which rows of sessions are read.
+#[derive(Clone, Copy)]
+struct Part {
+    include_inactive: bool,
+    newest: Option<usize>,
+}
+
+/// How many active messages these sessions have.
+fn count(transaction: &mut dyn Transaction, sessions: &[String]) -> Result<u64> {
+    let columns = MessageColumns::read(transaction)?;
+    let mut statement = Statement::default();
+    let among = statement.bind_all(sessions);
+    let state = columns.is_active();
+    statement.push(&format!("SELECT COUNT(*) FROM messages m WHERE m.session_id IN ({among}) AND {state}"));
+    let found = transaction.scalar(&statement.sql, &statement.parameters)?;
+    Ok(found.as_i64().and_then(|count| u64::try_from(count).ok()).unwrap_or_default())
 }
 
 /// The messages of these sessions in the order of insertion, each with whether it is of the session `own`.
@@ -325,18 +400,23 @@ fn rows(
     transaction: &mut dyn Transaction,
     sessions: &[String],
     own: &str,
-    include_inactive: bool,
+    part: Part,
 ) -> Result<Vec<(bool, ConversationMessage)>> {
     let columns = MessageColumns::read(transaction)?;
     let mut statement = Statement::default();
     let names = COLUMNS.map(|name| columns.of("x", name)).join(", ");
     let (own, among) = (statement.bind(own), statement.bind_all(sessions));
-    let state = if include_inactive { "1 = 1" } else { columns.is_active() };
+    let state = if part.include_inactive { "1 = 1" } else { columns.is_active() };
     // First the ids, from the sessions' index alone: sorting whole rows would cost more than reading them.
     statement.push(&format!(
         "SELECT CASE WHEN x.session_id = {own} THEN 1 ELSE 0 END, {names} FROM messages x WHERE x.id IN \
-         (SELECT m.id FROM messages m WHERE m.session_id IN ({among}) AND {state}) ORDER BY x.id"
+         (SELECT m.id FROM messages m WHERE m.session_id IN ({among}) AND {state}"
     ));
+    if let Some(newest) = part.newest {
+        statement.push(" ORDER BY m.id DESC");
+        statement.push_page(i64::try_from(newest).unwrap_or(i64::MAX), 0);
+    }
+    statement.push(") ORDER BY x.id");
     let mut messages = Vec::new();
     transaction.query(&statement.sql, &statement.parameters, &mut |values| {
         let mut values = values.into_iter();
@@ -375,12 +455,23 @@ const REVIEW_HARNESS: [&str; 2] = [
     "Review the conversation above and consider saving to memory",
 ];
 
+/// Whether a message is the instruction of a review in the background, which is no part of the conversation.
+///
+/// ```
+/// use hermes_state::is_background_review_harness;
+/// assert!(is_background_review_harness("user", " Review the conversation above and consider saving to memory."));
+/// assert!(!is_background_review_harness("tool", "Review the conversation above and consider saving to memory."));
+/// ```
+#[must_use]
+pub fn is_background_review_harness(role: &str, text: &str) -> bool {
+    matches!(role, "user" | "system") && {
+        let text = text.trim_start_matches(is_blank);
+        REVIEW_HARNESS.iter().any(|beginning| text.starts_with(beginning))
+    }
+}
+
 fn is_review_harness(message: &ConversationMessage) -> bool {
-    matches!(message.role(), "user" | "system")
-        && message.text("content").is_some_and(|text| {
-            let text = text.trim_start_matches(is_blank);
-            REVIEW_HARNESS.iter().any(|beginning| text.starts_with(beginning))
-        })
+    message.text("content").is_some_and(|text| is_background_review_harness(message.role(), text))
 }
 
 /// Without such instructions, and without the assistant's answer right after them.

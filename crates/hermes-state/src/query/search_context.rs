@@ -1,80 +1,106 @@
 //! What was said right before and after a hit.
 
+use std::collections::HashMap;
+
 use crate::content::Content;
 use crate::error::Result;
 use crate::raw_json::RawJson;
 use crate::search::hit::{ContextLine, SearchHit};
 use crate::search::rows::Rows;
+use crate::statement::Statement;
 use crate::transaction::Transaction;
 use crate::value::Value;
 
 /// The length of a line, in characters.
 const LINE: usize = 200;
 
-/// Adds to each hit its neighbours, by the order of insertion whatever their clocks said. A hit whose neighbours cannot
-/// be read stays without.
-pub(super) fn add(transaction: &mut dyn Transaction, rows: &Rows<'_>, hits: &mut [SearchHit]) {
-    for hit in hits {
-        hit.context = around(transaction, rows, hit).unwrap_or_default();
-    }
-}
-
-fn around(transaction: &mut dyn Transaction, rows: &Rows<'_>, hit: &SearchHit) -> Result<Vec<ContextLine>> {
-    let before = neighbour(transaction, rows, hit, &Direction::BEFORE)?;
-    let itself = line(transaction, "SELECT m.role, m.content FROM messages m WHERE m.id = ?1", &[hit.id.into()])?;
-    let after = neighbour(transaction, rows, hit, &Direction::AFTER)?;
-    Ok([before, itself, after].into_iter().flatten().collect())
-}
-
-struct Direction {
-    beyond: &'static str,
-    order: &'static str,
-    sign: i64,
-}
-
-impl Direction {
-    const BEFORE: Self = Self { beyond: "<", order: "DESC", sign: -1 };
-    const AFTER: Self = Self { beyond: ">", order: "ASC", sign: 1 };
-}
+/// How many hits are asked about together: a page as most people want it.
+const TOGETHER: usize = 20;
 
 /// How far along all messages the next of a session is looked for before its own messages are gone through.
 const NEAR: i64 = 100;
 
-/// The nearest message of the hit's session.
-///
-/// No index has a session's messages in the order of their ids. Mostly the next one is among the next few of all
-/// sessions; where it is not, asking the session's index costs time by the length of that session.
-fn neighbour(
-    transaction: &mut dyn Transaction,
-    rows: &Rows<'_>,
-    hit: &SearchHit,
-    direction: &Direction,
-) -> Result<Option<ContextLine>> {
-    let visible = if rows.options.include_inactive { "1 = 1" } else { rows.columns.is_visible() };
-    let Direction { beyond, order, sign } = direction;
-    let (id, session) = (Value::from(hit.id), Value::from(&hit.session_id));
-    let far = Value::from(hit.id.saturating_add(sign * NEAR));
-    let select = "SELECT m.role, m.content FROM messages m WHERE";
-    let nearest = format!("{visible} ORDER BY m.id {order} LIMIT 1");
-    // The concatenation keeps this statement from the session's index.
-    let nearby = format!("{select} m.id BETWEEN ?1 AND ?2 AND m.id <> ?3 AND m.session_id || '' = ?4 AND {nearest}");
-    let (low, high) = if *sign < 0 { (far, id.clone()) } else { (id.clone(), far) };
-    if let Some(line) = line(transaction, &nearby, &[low, high, id.clone(), session.clone()])? {
-        return Ok(Some(line));
+/// Adds to each hit its neighbours, by the order of insertion whatever their clocks said. A hit whose neighbours cannot
+/// be read stays without.
+pub(super) fn add(transaction: &mut dyn Transaction, rows: &Rows<'_>, hits: &mut [SearchHit]) {
+    for hits in hits.chunks_mut(TOGETHER) {
+        let ids: Vec<i64> = hits.iter().map(|hit| hit.id).collect();
+        let mut found = around(transaction, rows, &ids).unwrap_or_else(|_| {
+            // What cannot be read is near one of them.
+            ids.iter().flat_map(|id| around(transaction, rows, &[*id]).unwrap_or_default()).collect()
+        });
+        for hit in hits {
+            hit.context = found.remove(&hit.id).unwrap_or_default();
+        }
     }
-    let anywhere = format!("{select} m.session_id = ?1 AND m.id {beyond} ?2 AND {nearest}");
-    line(transaction, &anywhere, &[session, id])
 }
 
-fn line(transaction: &mut dyn Transaction, sql: &str, parameters: &[Value]) -> Result<Option<ContextLine>> {
-    let Some(row) = transaction.first(sql, parameters)? else { return Ok(None) };
-    let role = row.text("role").unwrap_or_default().to_owned();
-    let content = text_of(Content::decode(row.get("content").cloned().unwrap_or_default()));
-    Ok(Some(ContextLine { role, content: content.chars().take(LINE).collect() }))
+/// Each of these messages with its neighbours, as far as it has some.
+fn around(transaction: &mut dyn Transaction, rows: &Rows<'_>, ids: &[i64]) -> Result<HashMap<i64, Vec<ContextLine>>> {
+    let mut statement = Statement::default();
+    let list = statement.bind_all(padded(ids, TOGETHER));
+    let (before, after) = (nearest(rows, "<"), nearest(rows, ">"));
+    statement.push(&format!("SELECT h.id, {before}, {after} FROM messages h WHERE h.id IN ({list})"));
+    let mut places = Vec::new();
+    transaction.query(&statement.sql, &statement.parameters, &mut |row| {
+        places.push(row.iter().map(Value::as_i64).collect::<Vec<_>>());
+        Ok(())
+    })?;
+
+    let mut statement = Statement::default();
+    let wanted: Vec<i64> = places.iter().flatten().copied().flatten().collect();
+    let list = statement.bind_all(padded(&wanted, 3 * TOGETHER));
+    statement.push(&format!("SELECT m.id, m.role, m.content FROM messages m WHERE m.id IN ({list})"));
+    let mut lines: HashMap<i64, ContextLine> = HashMap::new();
+    transaction.query(&statement.sql, &statement.parameters, &mut |row| {
+        lines.extend(line(row));
+        Ok(())
+    })?;
+
+    let context = |place: Vec<Option<i64>>| {
+        let [id, before, after] = place[..] else { return None };
+        let around = [before, id, after].into_iter().flatten();
+        Some((id?, around.filter_map(|id| lines.get(&id).cloned()).collect()))
+    };
+    Ok(places.into_iter().filter_map(context).collect())
+}
+
+/// As many ids as always, so that a few statements stay prepared: the last of them again and again.
+fn padded(ids: &[i64], count: usize) -> Vec<i64> {
+    let last = ids.last().copied().unwrap_or_default();
+    ids.iter().copied().chain(std::iter::repeat(last)).take(count).collect()
+}
+
+/// The id of the message next to `h` in its session.
+///
+/// No index of a file has a session's messages in the order of their ids. Mostly the next one is among the next few of
+/// all sessions; where it is not, asking the session's index costs time by the length of that session.
+fn nearest(rows: &Rows<'_>, beyond: &str) -> String {
+    let visible = if rows.options.include_inactive { "1 = 1" } else { rows.columns.is_visible() };
+    let (range, order) = match beyond {
+        "<" => (format!("h.id - {NEAR} AND h.id - 1"), "DESC"),
+        _ => (format!("h.id + 1 AND h.id + {NEAR}"), "ASC"),
+    };
+    let select = "SELECT m.id FROM messages m WHERE";
+    let first = format!("{visible} ORDER BY m.id {order} LIMIT 1");
+    // The concatenation keeps the first of them from the session's index.
+    format!(
+        "COALESCE(({select} m.id BETWEEN {range} AND m.session_id || '' = h.session_id AND {first}), \
+         ({select} m.session_id = h.session_id AND m.id {beyond} h.id AND {first}))"
+    )
+}
+
+/// The line of a row of id, role and content.
+fn line(row: Vec<Value>) -> Option<(i64, ContextLine)> {
+    let mut values = row.into_iter();
+    let id = values.next()?.as_i64()?;
+    let role = values.next()?.as_str().unwrap_or_default().to_owned();
+    let content = text_of(Content::decode(values.next()?));
+    Some((id, ContextLine { role, content: content.chars().take(LINE).collect() }))
 }
 
 /// The text of a message: of a list of parts, that of its text parts.
-fn text_of(content: Content) -> String {
+pub(super) fn text_of(content: Content) -> String {
     match content {
         Content::Text(text) => text,
         Content::Json(text) => match RawJson::parse(&text) {

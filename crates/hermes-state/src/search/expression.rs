@@ -164,6 +164,19 @@ impl Expression {
 }
 
 impl Expression<Terms> {
+    /// Whether the index would find a message with these texts, one for each of its columns.
+    pub(crate) fn are_met_by(&self, tokenizer: &mut Tokenizer, texts: &[&str]) -> bool {
+        let words = texts.iter().map(|text| {
+            let mut words = Vec::new();
+            tokenizer.words(text, &mut |token| words.push(token.text.to_owned()));
+            words
+        });
+        let columns: Vec<Vec<String>> = words.collect();
+        let begins = |terms: &Terms, words: &[String], at| terms.begin(words[at..].iter().map(String::as_str));
+        let is_in = |terms: &Terms, words: &[String]| (0..words.len()).any(|at| begins(terms, words, at));
+        !self.held(|terms| columns.iter().any(|words| is_in(terms, words))).is_empty()
+    }
+
     /// The alternatives that hold, given which phrases do.
     pub(crate) fn held(&self, mut holds: impl FnMut(&Terms) -> bool) -> Vec<&[Group<Terms>]> {
         let mut all = |list: &Vec<Terms>| list.iter().all(&mut holds);

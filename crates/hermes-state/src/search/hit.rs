@@ -1,6 +1,7 @@
 //! What a search takes and gives: options, hits, results.
 
 use std::ops::Deref;
+use std::time::Duration;
 
 use crate::value::Value;
 
@@ -36,6 +37,8 @@ pub struct SearchOptions {
     pub sort: Option<SearchSort>,
     /// Also messages that were rewound, for audits.
     pub include_inactive: bool,
+    /// At most so long; what was found by then is the answer, and says that it is partial. `None`: as long as it takes.
+    pub timeout: Option<Duration>,
 }
 
 impl Default for SearchOptions {
@@ -48,6 +51,7 @@ impl Default for SearchOptions {
             offset: 0,
             sort: None,
             include_inactive: false,
+            timeout: None,
         }
     }
 }

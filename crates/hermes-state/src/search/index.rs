@@ -27,6 +27,10 @@ pub(crate) struct Indexes {
     pub(crate) pairs: bool,
 }
 
+impl Indexes {
+    pub(crate) const NONE: Self = Self { words: false, trigrams: false, pairs: false };
+}
+
 /// What is looked for in an index.
 #[derive(Debug, Clone)]
 pub(crate) struct Search {
@@ -34,6 +38,8 @@ pub(crate) struct Search {
     pub(crate) expression: Expression,
     /// Texts that a row must also hold as they stand, case ignored for ASCII.
     pub(crate) holding: Vec<String>,
+    /// Whether the newest are wanted in their order, and none is to be weighed against others.
+    pub(crate) newest: bool,
 }
 
 /// What an index has to say.
@@ -55,9 +61,6 @@ pub(crate) trait TextIndex: Sync {
 
     /// The ids, above the first and up to the second, that a running rebuild has not reached yet.
     fn unindexed(&self, transaction: &mut dyn Transaction) -> Result<Option<(i64, i64)>>;
-
-    /// Whether the index of pairs has all rows.
-    fn pairs_are_complete(&self, transaction: &mut dyn Transaction) -> Result<bool>;
 
     /// Where a scan looks for rows that hold the texts of `condition`: everywhere, or where the index knows that all of
     /// them are. See [`Rows::push_hits`].

@@ -5,6 +5,7 @@
 )]
 
 pub(crate) mod cjk;
+pub(crate) mod cjk_tokenizer;
 pub(crate) mod expression;
 pub(crate) mod hit;
 pub(crate) mod index;
@@ -12,3 +13,6 @@ pub(crate) mod rows;
 pub(crate) mod snippet;
 pub(crate) mod text;
 pub(crate) mod tokens;
+pub(crate) mod trigram_tokenizer;
+pub(crate) mod upkeep;
+mod wrapped_tokenizer;

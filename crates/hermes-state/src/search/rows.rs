@@ -1,8 +1,12 @@
 //! The rows that a search may show, whatever finds them: filters, order, pages, and finding by reading every row.
 
+use std::time::Instant;
+
 use super::cjk;
+use super::expression::{Expression, Terms};
 use super::hit::{SearchHit, SearchOptions, SearchSort};
 use super::text::Condition;
+use super::tokens::with_tokenizer;
 use crate::columns::MessageColumns;
 use crate::error::Result;
 use crate::statement::Statement;
@@ -29,6 +33,13 @@ impl Page {
 /// Where [`Rows::columns`] has the id and the text of a row.
 pub(crate) const ID: usize = 0;
 pub(crate) const TEXT: usize = 3;
+
+/// What is looked through of a column of `m`, as an expression.
+pub(crate) type Part<'a> = &'a dyn Fn(&str) -> String;
+
+fn whole(column: &str) -> String {
+    format!("COALESCE(m.{column}, '')")
+}
 
 /// Messages `m` of sessions `s` as a search's options admit them.
 pub(crate) struct Rows<'a> {
@@ -107,22 +118,31 @@ impl Rows<'_> {
     /// The condition that one of the searched columns holds this text, case ignored for ASCII. Unlike LIKE this reads
     /// on behind a NUL.
     pub(crate) fn holds(&self, statement: &mut Statement, text: &str) -> String {
+        self.held(statement, text, &whole)
+    }
+
+    fn held(&self, statement: &mut Statement, text: &str, part: Part<'_>) -> String {
         let needle = statement.bind(text.to_ascii_lowercase());
         let has_case = text.contains(|character: char| character.is_ascii_alphabetic());
         let (open, close) = if has_case { ("LOWER(", ")") } else { ("", "") };
-        let held = |column: &str| format!("INSTR({open}COALESCE(m.{column}, ''){close}, {needle}) > 0");
+        let held = |column: &str| format!("INSTR({open}{}{close}, {needle}) > 0", part(column));
         format!("({} OR {} OR {})", held("content"), held("tool_name"), held("tool_calls"))
     }
 
     /// The condition that the searched columns of `m` hold the texts of `condition`.
     pub(crate) fn hold(&self, condition: &Condition, statement: &mut Statement) -> String {
+        self.hold_in(condition, statement, &whole)
+    }
+
+    /// The same of a part of each column.
+    pub(crate) fn hold_in(&self, condition: &Condition, statement: &mut Statement, part: Part<'_>) -> String {
         let alternatives = condition.alternatives.iter().map(|alternative| {
             let mut parts: Vec<String> = Vec::new();
             for term in &alternative.required {
-                parts.push(self.holds(statement, term));
+                parts.push(self.held(statement, term, part));
             }
             for group in &alternative.excluded {
-                let held = group.iter().map(|term| self.holds(statement, term)).collect::<Vec<_>>();
+                let held = group.iter().map(|term| self.held(statement, term, part)).collect::<Vec<_>>();
                 parts.push(format!("NOT {}", joined(&held, " AND ")));
             }
             joined(&parts, " AND ")
@@ -139,34 +159,89 @@ pub(crate) struct Scan {
     pub(crate) ids: Option<(i64, i64)>,
     /// Whether terms of one or two characters must stand alone instead of anywhere.
     pub(crate) short_words: bool,
+    /// What the index of words would be asked: its rows are found, and not what merely holds the texts.
+    pub(crate) as_index: Option<AsIndex>,
 }
+
+/// A search in the index of words that a scan stands in for.
+#[derive(Debug, Clone)]
+pub(crate) struct AsIndex {
+    pub(crate) expression: Expression,
+    /// Whether the rows must hold the texts of the condition besides.
+    pub(crate) and_held: bool,
+}
+
+/// What a scan gave.
+pub(crate) struct Scanned {
+    pub(crate) hits: Vec<SearchHit>,
+    /// Not all rows were read.
+    pub(crate) partial: bool,
+}
+
+/// How many ids are looked at between two looks at the clock, if there is a deadline.
+const STRETCH: i64 = 1000;
 
 impl Scan {
     /// Of all rows.
     pub(crate) fn new(condition: Condition) -> Self {
-        Self { condition, ids: None, short_words: false }
+        Self { condition, ids: None, short_words: false, as_index: None }
     }
 
-    /// The hits on a page, newest first.
+    /// Whether rows are judged one by one, because the statement cannot.
+    fn is_judged(&self) -> bool {
+        self.short_words || self.as_index.is_some()
+    }
+
+    /// The hits on a page, newest first. With a deadline the newest rows are read first, some at a time, and what they gave
+    /// until then counts.
     pub(crate) fn page(
         &self,
         transaction: &mut dyn Transaction,
         rows: &Rows<'_>,
         page: Page,
-    ) -> Result<Vec<SearchHit>> {
+        deadline: Option<Instant>,
+    ) -> Result<Scanned> {
+        let Some(deadline) = deadline else {
+            return Ok(Scanned { hits: self.whole_page(transaction, rows, page)?, partial: false });
+        };
+        let all = transaction.first("SELECT MIN(id) AS least, MAX(id) AS greatest FROM messages", &[])?;
+        let bound = |name: &str| all.as_ref().and_then(|row| row.get(name)?.as_i64()).unwrap_or_default();
+        let (low, mut high) = self.ids.unwrap_or((bound("least").saturating_sub(1), bound("greatest")));
+        let (mut hits, mut partial) = (Vec::new(), false);
+        while high > low && !partial {
+            let from = high.saturating_sub(STRETCH).max(low);
+            let stretch = Self { ids: Some((from, high)), ..self.clone() };
+            partial = !transaction.until(deadline, &mut |transaction| {
+                hits.extend(stretch.whole_page(transaction, rows, Page { limit: -1, offset: 0 })?);
+                Ok(())
+            })?;
+            high = from;
+        }
+        hits.sort_by(|one, other| other.timestamp.total_cmp(&one.timestamp).then(other.id.cmp(&one.id)));
+        let size = |number: i64| usize::try_from(number);
+        let shown = size(page.limit).unwrap_or(usize::MAX);
+        let hits = hits.into_iter().skip(size(page.offset).unwrap_or_default()).take(shown).collect();
+        Ok(Scanned { hits, partial })
+    }
+
+    fn whole_page(&self, transaction: &mut dyn Transaction, rows: &Rows<'_>, page: Page) -> Result<Vec<SearchHit>> {
         let mut statement = Statement::default();
         statement.push(&format!("SELECT {}, m.tool_calls", rows.columns("m.content")));
         let order = "m.timestamp DESC, m.id DESC";
-        let most = (page.limit >= 0 && !self.short_words).then(|| page.offset.saturating_add(page.limit));
+        let most = (page.limit >= 0 && !self.is_judged()).then(|| page.offset.saturating_add(page.limit));
         self.push_hits(transaction, &mut statement, rows, order, most)?;
         statement.push(&format!(" ORDER BY {order}"));
-        if !self.short_words {
+        if !self.is_judged() {
             page.push(&mut statement);
         }
+        let terms =
+            self.as_index.as_ref().map(|search| with_tokenizer(|cut| search.expression.terms(cut))).transpose()?;
         let mut hits = Vec::new();
-        let mut skip = if self.short_words { page.offset } else { 0 };
+        let mut skip = if self.is_judged() { page.offset } else { 0 };
         transaction.query(&statement.sql, &statement.parameters, &mut |values| {
-            if i64::try_from(hits.len()).is_ok_and(|found| found == page.limit) || !self.confirms(&values) {
+            if i64::try_from(hits.len()).is_ok_and(|found| found == page.limit)
+                || !self.confirms(&values, terms.as_ref())?
+            {
                 return Ok(());
             }
             if skip > 0 {
@@ -181,8 +256,8 @@ impl Scan {
 
     /// How many hits there are in all.
     pub(crate) fn count(&self, transaction: &mut dyn Transaction, rows: &Rows<'_>) -> Result<i64> {
-        if self.short_words {
-            let hits = self.page(transaction, rows, Page { limit: -1, offset: 0 })?;
+        if self.is_judged() {
+            let hits = self.whole_page(transaction, rows, Page { limit: -1, offset: 0 })?;
             return Ok(i64::try_from(hits.len()).unwrap_or(i64::MAX));
         }
         let mut statement = Statement::default();
@@ -201,7 +276,10 @@ impl Scan {
     ) -> Result<()> {
         let sources = transaction.text_index().narrow(&self.condition, statement)?;
         let condition = if self.short_words { &self.condition.without_exclusions() } else { &self.condition };
-        let held = rows.hold(condition, statement);
+        let held = match &self.as_index {
+            Some(AsIndex { and_held: false, .. }) => "1 = 1".to_owned(),
+            _ => rows.hold(condition, statement),
+        };
         let ids = self.ids.map(|(after, last)| (statement.bind(after), statement.bind(last)));
         let mut conditions = |statement: &mut Statement| {
             statement.push(&format!(" AND {held}"));
@@ -214,12 +292,15 @@ impl Scan {
     }
 
     /// What the statement could not decide.
-    fn confirms(&self, row: &[Value]) -> bool {
-        if !self.short_words {
-            return true;
-        }
+    fn confirms(&self, row: &[Value], terms: Option<&Expression<Terms>>) -> Result<bool> {
         let searched = [TEXT, 5, 9].map(|column| row.get(column).and_then(Value::as_str).unwrap_or_default());
-        self.condition.holds(|term| {
+        if let Some(terms) = terms {
+            return with_tokenizer(|tokenizer| terms.are_met_by(tokenizer, &searched));
+        }
+        if !self.short_words {
+            return Ok(true);
+        }
+        Ok(self.condition.holds(|term| {
             let lowered = term.to_ascii_lowercase();
             searched.iter().any(|text| {
                 if is_short(term) {
@@ -228,7 +309,7 @@ impl Scan {
                     text.to_ascii_lowercase().contains(&lowered)
                 }
             })
-        })
+        }))
     }
 
     /// The text around the first term.

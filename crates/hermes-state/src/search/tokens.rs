@@ -6,7 +6,7 @@
 
 use std::any::Any;
 use std::cell::RefCell;
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 
@@ -55,8 +55,8 @@ pub(crate) struct Tokenizer {
     _connection: Connection,
 }
 
-type Receive = unsafe extern "C" fn(*mut c_void, c_int, *const c_char, c_int, c_int, c_int) -> c_int;
-type Tokenize =
+pub(super) type Receive = unsafe extern "C" fn(*mut c_void, c_int, *const c_char, c_int, c_int, c_int) -> c_int;
+pub(super) type Tokenize =
     unsafe extern "C" fn(*mut ffi::Fts5Tokenizer, *mut c_void, c_int, *const c_char, c_int, Option<Receive>) -> c_int;
 
 // SAFETY: neither the tokenizer (a table and a buffer from SQLite's allocator) nor the connection (built to be used by
@@ -71,7 +71,7 @@ impl Tokenizer {
     pub(crate) fn unicode61() -> Result<Self> {
         let failed = |what: &str| Error::Engine { message: format!("SQLite's tokenizer: {what}"), code: 0 };
         let connection = Connection::open_in_memory().map_err(|error| failed(&error.to_string()))?;
-        let api = fts5_api(&connection).ok_or_else(|| failed("there is no FTS5"))?;
+        let api = fts5_api(&connection).map_err(|error| failed(&error.to_string()))?;
         let mut user_data = ptr::null_mut();
         let mut methods = ffi::fts5_tokenizer { xCreate: None, xDelete: None, xTokenize: None };
         let mut instance = ptr::null_mut();
@@ -133,11 +133,13 @@ impl Drop for Tokenizer {
     }
 }
 
-/// The table of functions that FTS5 gives out.
-fn fts5_api(connection: &Connection) -> Option<*mut ffi::fts5_api> {
+/// The table of functions that FTS5 gives out. Asking for it makes the connection read the schema of its file, which may
+/// be damaged or no schema at all.
+pub(super) fn fts5_api(connection: &Connection) -> rusqlite::Result<*mut ffi::fts5_api> {
     let mut api: *mut ffi::fts5_api = ptr::null_mut();
     let mut statement = ptr::null_mut();
-    // SAFETY: the handle is live for the whole block, and the statement is finalised once and not used after.
+    let mut failure = None;
+    // SAFETY: the handle is live for the whole block, its message is copied before the next call, and the statement is finalised once and not used after.
     // `fts5(?1)` stores the table, which lives as long as the connection, through the pointer bound under its documented
     // type name; `api` outlives the statement.
     unsafe {
@@ -147,10 +149,18 @@ fn fts5_api(connection: &Connection) -> Option<*mut ffi::fts5_api> {
         if prepared == ffi::SQLITE_OK {
             ffi::sqlite3_bind_pointer(statement, 1, (&raw mut api).cast(), c"fts5_api_ptr".as_ptr(), None);
             ffi::sqlite3_step(statement);
+        } else {
+            let told = CStr::from_ptr(ffi::sqlite3_errmsg(connection.handle())).to_string_lossy().into_owned();
+            let code = ffi::sqlite3_extended_errcode(connection.handle());
+            failure = Some(rusqlite::Error::SqliteFailure(ffi::Error::new(code), Some(told)));
         }
         ffi::sqlite3_finalize(statement);
     }
-    (!api.is_null()).then_some(api)
+    match failure {
+        Some(error) => Err(error),
+        None if api.is_null() => Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_ERROR), None)),
+        None => Ok(api),
+    }
 }
 
 struct Sink<'a> {

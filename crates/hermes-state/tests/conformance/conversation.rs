@@ -1,14 +1,25 @@
 //! Transcripts as conversations for replay.
 
-use hermes_state::{Content, ConversationMessage, ConversationOptions, NewMessage, NewSession, SessionDb, ToolCalls};
+use hermes_state::{
+    Content, ConversationMessage, ConversationOptions, NewMessage, NewSession, Record, ResumeOptions, SessionDb,
+    ToolCalls, conversation_of_rows, is_background_review_harness,
+};
 use serde_json::json;
 
 use crate::world::{World, on_each_engine};
 
-const ANCESTORS: ConversationOptions =
-    ConversationOptions { include_ancestors: true, include_inactive: false, repair_alternation: false };
-const REPAIRED: ConversationOptions =
-    ConversationOptions { include_ancestors: false, include_inactive: false, repair_alternation: true };
+const ANCESTORS: ConversationOptions = ConversationOptions {
+    include_ancestors: true,
+    include_inactive: false,
+    repair_alternation: false,
+    max_messages: None,
+};
+const REPAIRED: ConversationOptions = ConversationOptions {
+    include_ancestors: false,
+    include_inactive: false,
+    repair_alternation: true,
+    max_messages: None,
+};
 
 fn add(db: &SessionDb, session: &str, messages: impl IntoIterator<Item = NewMessage>) {
     db.append_messages(session, messages.into_iter().collect()).unwrap();
@@ -186,7 +197,7 @@ fn an_assistant_that_only_calls_tools_has_answered(db: World) {
 
 fn a_resumed_session_is_read_once_for_model_and_people(db: World) {
     lineage(&db);
-    let resumed = db.resume_conversations("s").unwrap();
+    let resumed = db.resume_conversations("s", &ResumeOptions::default()).unwrap();
     assert_eq!(resumed.model_history, read(&db, &REPAIRED));
     assert_eq!(resumed.display_history, read(&db, &ANCESTORS));
     assert_eq!(
@@ -194,7 +205,7 @@ fn a_resumed_session_is_read_once_for_model_and_people(db: World) {
         ["user:first", "assistant:yes", "user:again", "user:late"]
     );
     assert!(db.ancestor_display_prefix("root").unwrap().is_empty());
-    let nobody = db.resume_conversations("none").unwrap();
+    let nobody = db.resume_conversations("none", &ResumeOptions::default()).unwrap();
     assert!(nobody.model_history.is_empty() && nobody.display_history.is_empty());
 }
 
@@ -342,6 +353,56 @@ fn users_in_a_row_become_one(db: World) {
     assert_eq!(messages[2], json!({"role": "user", "content": "d", "api_content": "D", "timestamp": 4.0}));
 }
 
+/// A session that grew old must not be loaded whole by whoever resumes it.
+fn a_huge_session_is_resumed_with_its_newest_part_and_says_what_is_missing(db: World) {
+    let db = db.with_session();
+    let messages: Vec<_> = (0..10_003).map(|number| user(&format!("m{number}")).timestamp(f64::from(number))).collect();
+    messages.chunks(500).for_each(|part| add(&db, "s", part.to_vec()));
+    let resumed = db.resume_conversations("s", &ResumeOptions::default()).unwrap();
+    assert_eq!((resumed.omitted, resumed.display_history.len()), (3, 10_000));
+    assert_eq!(resumed.display_history[0].text("content"), Some("m3"));
+    assert!(resumed.model_history[0].text("content").unwrap().starts_with("m3\n\nm4\n\n"));
+    let with = |max_messages| db.resume_conversations("s", &ResumeOptions { max_messages }).unwrap();
+    let (exactly, all, none) = (with(Some(10_003)), with(None), with(Some(0)));
+    assert_eq!((exactly.omitted, exactly.display_history.len()), (0, 10_003));
+    assert_eq!((all.omitted, all.display_history.len()), (0, 10_003));
+    assert_eq!((none.omitted, none.display_history.len(), none.model_history.len()), (10_003, 0, 0));
+}
+
+fn the_newest_part_is_counted_in_stored_messages_of_those_that_would_be_read(db: World) {
+    lineage(&db);
+    let newest = |max, options: ConversationOptions| {
+        told(&read(&db, &ConversationOptions { max_messages: Some(max), ..options }))
+    };
+    assert_eq!(newest(2, ConversationOptions::default()), ["user:again", "user:"]);
+    assert_eq!(newest(3, ANCESTORS), ["user:late", "user:again", "user:"]);
+    assert_eq!(newest(2, REPAIRED), ["user:again"]);
+    assert_eq!(newest(100, ANCESTORS), told(&read(&db, &ANCESTORS)));
+    assert!(newest(0, ANCESTORS).is_empty());
+    let mut db = db;
+    db.behind_its_back("UPDATE messages SET active = 0 WHERE content = 'again'");
+    let newest = ConversationOptions { max_messages: Some(2), ..ConversationOptions::default() };
+    assert_eq!(told(&read(&db, &newest)), ["assistant:ok", "user:"], "inactive rows take no places");
+}
+
+fn rows_that_were_read_elsewhere_make_the_same_conversation(db: World) {
+    lineage(&db);
+    let mut rows: Vec<Record> = ["root", "s"]
+        .into_iter()
+        .flat_map(|id| db.messages(id, &Default::default()).unwrap())
+        .map(|message| message.record().clone())
+        .collect();
+    rows.sort_by_key(|row| row.integer("id"));
+    assert_eq!(conversation_of_rows(&rows, &ANCESTORS), read(&db, &ANCESTORS));
+    let own: Vec<Record> = rows.into_iter().filter(|row| row.text("session_id") == Some("s")).collect();
+    assert_eq!(conversation_of_rows(&own, &REPAIRED), read(&db, &REPAIRED));
+    assert!(is_background_review_harness(
+        "system",
+        "\u{2003}Review the conversation above and consider saving to memory"
+    ));
+    assert!(!is_background_review_harness("assistant", "Review the conversation above and consider saving to memory"));
+}
+
 on_each_engine! {
     every_key_stands_where_it_says_something
     structured_values_stay_the_text_they_are_stored_as
@@ -357,4 +418,7 @@ on_each_engine! {
     content_that_is_no_text_is_merged_only_into_nothing
     results_that_answer_no_open_call_go
     users_in_a_row_become_one
+    a_huge_session_is_resumed_with_its_newest_part_and_says_what_is_missing
+    the_newest_part_is_counted_in_stored_messages_of_those_that_would_be_read
+    rows_that_were_read_elsewhere_make_the_same_conversation
 }

@@ -1,4 +1,4 @@
-//! The life of a session: creation, inheritance, end, titles, listing.
+//! The life of a session: creation, inheritance, end, archive, listing.
 
 use hermes_state::{Error, NewMessage, NewSession, Session, SessionDb, SessionQuery, Value};
 
@@ -24,7 +24,8 @@ fn a_session_has_all_columns_in_their_order_and_defaults(db: World) {
     create(&db, "s");
     let session = get(&db, "s");
     let columns = session.record().columns();
-    assert_eq!((columns.len(), &*columns[0], &*columns[45]), (46, "id", "archived"));
+    assert_eq!((columns.len(), &*columns[0]), (46, "id"));
+    assert!(db.is_older() || &*columns[45] == "archived");
     for (column, value) in [
         ("message_count", Value::Integer(0)),
         ("expiry_finalized", Value::Integer(0)),
@@ -79,6 +80,46 @@ fn a_child_inherits_the_folder_and_only_a_continuation_inherits_the_routing(db: 
     assert_eq!(text("elsewhere", "git_repo_root"), None, "a repository belongs to its folder");
 }
 
+fn a_child_inherits_from_the_parent_that_is_noted_and_only_what_it_lacks(mut db: World) {
+    let parent = |id: &str| NewSession::new(id, "telegram").cwd(format!("/{id}")).chat_id(format!("chat of {id}"));
+    db.create_session(parent("p").git_repo_root("/p")).expect("creates");
+    db.create_session(parent("q")).expect("creates");
+    db.behind_its_back(
+        "UPDATE sessions SET end_reason = 'compression', git_branch = 'main', display_name = 'Ada', origin_json = '{}'",
+    );
+    let text = |id: &str, column: &str| get(&db, id).record().text(column).map(str::to_owned);
+    db.create_session(NewSession::new("s", "cli").thread_id("own").chat_id("")).expect("creates");
+    db.create_session(NewSession::new("s", "cli").parent_session_id("p").user_id("late")).expect("fills");
+    for (column, value) in [
+        ("parent_session_id", Some("p")),
+        ("cwd", Some("/p")),
+        ("git_repo_root", Some("/p")),
+        ("git_branch", Some("main")),
+        ("display_name", Some("Ada")),
+        ("origin_json", Some("{}")),
+        ("thread_id", Some("own")),
+        ("chat_id", Some("")),
+        ("user_id", None),
+    ] {
+        assert_eq!(text("s", column).as_deref(), value, "{column}: the parent's end need have no time");
+    }
+    db.create_session(NewSession::new("t", "cli").parent_session_id("q").cwd("/q")).expect("creates");
+    assert_eq!(text("t", "git_branch").as_deref(), Some("main"), "it works in the same folder");
+    db.update_session_cwd("p", "/moved", "", "").expect("notes");
+    db.create_session(NewSession::new("t", "cli").parent_session_id("p")).expect("keeps");
+    assert_eq!((text("t", "parent_session_id").as_deref(), text("t", "git_repo_root")), (Some("q"), None));
+    assert_eq!(text("s", "cwd").as_deref(), Some("/p"), "what changes later is not handed on");
+    db.create_session(NewSession::new("t", "cli").parent_session_id("nobody")).expect("it has a parent");
+    let orphan = db.create_session(NewSession::new("p", "cli").parent_session_id("nobody"));
+    assert!(matches!(orphan, Err(Error::Constraint { .. })));
+    let nameless = db.create_session(NewSession::new("u", "cli").parent_session_id(""));
+    assert!(matches!(nameless, Err(Error::Constraint { .. })), "an empty text names a parent, which is not there");
+    db.create_session(NewSession::new("self", "cli").parent_session_id("self")).expect("may be its own parent");
+    let agent = NewSession::new("agent", "cli").parent_session_id("p").model_config(r#"{"_delegate_from": "p"}"#);
+    db.create_session(agent).expect("creates");
+    assert_eq!((text("agent", "cwd").as_deref(), text("agent", "chat_id")), (Some("/moved"), None));
+}
+
 fn the_first_end_wins_and_reopening_undoes_it(db: World) {
     create(&db, "s");
     db.end_session("s", "first").expect("ends");
@@ -93,42 +134,215 @@ fn the_first_end_wins_and_reopening_undoes_it(db: World) {
     db.reopen_session("nobody").expect("an unknown id is no error");
 }
 
-fn titles_are_cleaned_unique_and_taken_over_along_a_compressed_conversation(db: World) {
-    for id in ["a", "b"] {
+fn only_a_live_session_or_an_accidental_end_becomes_a_reset(db: World) {
+    for (id, end, promoted) in [
+        ("live", None, true),
+        ("closed", Some("agent_close"), true),
+        ("reaped", Some("ws_orphan_reap"), true),
+        ("done", Some("cli_close"), false),
+        ("alike", Some("agent_close "), false),
+    ] {
         create(&db, id);
+        if let Some(reason) = end {
+            db.end_session(id, reason).expect("ends");
+        }
+        let before = get(&db, id).ended_at();
+        assert_eq!(db.promote_to_session_reset(id, "session_reset").expect("decides"), promoted, "{id}");
+        let after = get(&db, id);
+        if promoted {
+            assert_eq!(after.end_reason(), Some("session_reset"), "{id}");
+            assert!(after.ended_at() > before, "{id}: the end is now");
+        } else {
+            assert_eq!((after.end_reason(), after.ended_at()), (end, before), "{id}");
+        }
     }
-    assert!(db.set_session_title("a", Some("  Harbour\u{200b}  plan ")).expect("sets"));
-    assert_eq!(db.session_title("a").expect("reads").as_deref(), Some("Harbour plan"));
-    let error = db.set_session_title("b", Some("Harbour plan")).expect_err("is taken");
-    assert!(matches!(&error, Error::TitleInUse { holder, archived: false, .. } if holder == "a"), "{error:?}");
-    let text = error.to_string();
-    assert!(text.contains("already in use") && text.contains("Harbour plan") && text.contains("cli"), "{text}");
-    assert!(db.set_session_title("a", Some("Harbour plan")).expect("its own title again"));
-    assert!(db.set_session_title("b", Some("harbour plan")).expect("case differs"));
-
-    db.end_session("a", "compression").expect("ends");
-    db.create_session(NewSession::new("a2", "cli").parent_session_id("a")).expect("creates");
-    assert!(db.set_session_title("a2", Some("Harbour plan")).expect("moves"));
-    assert_eq!(db.session_title("a").expect("reads"), None);
-    assert!(matches!(db.set_session_title("a", Some("Harbour plan")), Err(Error::TitleInUse { .. })), "only upwards");
-
-    assert!(db.set_session_title("b", Some(" ")).expect("clears"));
-    assert_eq!(db.session_title("b").expect("reads"), None);
-    assert!(!db.set_session_title("nobody", Some("free")).expect("is unknown"));
-    assert!(matches!(
-        db.set_session_title("nobody", Some(&"x".repeat(101))),
-        Err(Error::TitleTooLong { length: 101, .. })
-    ));
+    create(&db, "unexplained");
+    db.end_session("unexplained", None::<&str>).expect("ends");
+    for id in ["unexplained", "live", "nobody"] {
+        assert!(!db.promote_to_session_reset(id, "again").expect("decides"), "{id}");
+    }
+    assert_eq!(get(&db, "unexplained").end_reason(), None);
+    assert_eq!(get(&db, "live").end_reason(), Some("session_reset"));
+    assert!(matches!(db.looking().promote_to_session_reset("live", "x"), Err(Error::ReadOnly { .. })));
 }
 
-fn a_delegate_cannot_take_its_parents_title(db: World) {
-    create(&db, "p");
-    db.set_session_title("p", Some("Mine")).expect("sets");
-    db.end_session("p", "compression").expect("ends");
-    let agent = NewSession::new("agent", "cli").parent_session_id("p").model_config(r#"{"_delegate_from": "p"}"#);
-    db.create_session(agent).expect("creates");
-    assert!(matches!(db.set_session_title("agent", Some("Mine")), Err(Error::TitleInUse { .. })));
-    assert_eq!(db.session_title("p").expect("reads").as_deref(), Some("Mine"));
+fn of_competing_ends_and_resets_one_happens(db: World) {
+    create(&db, "s");
+    create(&db, "t");
+    let reasons: Vec<String> = (0..8).map(|number| format!("reason {number}")).collect();
+    let resets = std::thread::scope(|scope| {
+        let threads: Vec<_> = reasons
+            .iter()
+            .map(|reason| {
+                let own = db.another();
+                scope.spawn(move || {
+                    own.end_session("s", reason).expect("ends");
+                    let seen = get(&own, "s");
+                    let reset = own.promote_to_session_reset("t", reason).expect("decides");
+                    (seen.end_reason().map(str::to_owned), seen.ended_at(), reset)
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("ends")).collect::<Vec<_>>()
+    });
+    let winner = get(&db, "s");
+    assert!(reasons.iter().any(|reason| Some(reason.as_str()) == winner.end_reason()));
+    for (reason, ended, _) in &resets {
+        assert_eq!((reason.as_deref(), *ended), (winner.end_reason(), winner.ended_at()), "all see the same end");
+    }
+    assert_eq!(resets.iter().filter(|(_, _, reset)| *reset).count(), 1);
+}
+
+fn the_flag_of_expiry_is_set_and_taken_back(db: World) {
+    create(&db, "s");
+    let flag = || get(&db, "s").record().integer("expiry_finalized");
+    db.set_expiry_finalized("s", true).expect("sets");
+    assert_eq!(flag(), Some(1));
+    db.set_expiry_finalized("s", false).expect("sets");
+    assert_eq!(flag(), Some(0));
+    db.set_expiry_finalized("nobody", true).expect("an unknown id is no error");
+}
+
+fn a_folder_is_noted_as_it_is_and_an_empty_probe_erases_nothing(db: World) {
+    create(&db, "s");
+    let place = || {
+        let row = get(&db, "s");
+        let text = |column| row.record().text(column).map(str::to_owned);
+        (text("cwd"), text("git_branch"), text("git_repo_root"))
+    };
+    let is =
+        |cwd: &str, branch: &str, root: &str| (Some(cwd.to_owned()), Some(branch.to_owned()), Some(root.to_owned()));
+    db.update_session_cwd("s", " /x ", " main\u{1c}", "\u{3000}/x\n").expect("notes");
+    assert_eq!(place(), is(" /x ", "main", "/x"));
+    db.end_session("s", "done").expect("ends");
+    db.update_session_cwd("s", "/y", "", " \t").expect("notes");
+    assert_eq!(place(), is("/y", "main", "/x"));
+    db.update_session_cwd("s", "/z", None::<&str>, "/z").expect("notes");
+    assert_eq!(place(), is("/z", "main", "/z"));
+    for nowhere in [Value::Null, "".into()] {
+        db.update_session_cwd("s", nowhere, "other", "/other").expect("does nothing");
+    }
+    db.update_session_cwd("", "/other", "other", "/other").expect("does nothing");
+    db.update_session_cwd("nobody", "/other", "other", "/other").expect("does nothing");
+    assert_eq!(place(), is("/z", "main", "/z"));
+    assert_eq!(get(&db, "s").end_reason(), Some("done"));
+    db.looking().update_session_cwd("s", "", "", "").expect("is no write at all");
+}
+
+fn repositories_are_noted_by_folder_where_none_is(db: World) {
+    for (id, cwd) in [("a", "/one"), ("b", "/one"), ("c", "/two"), ("d", "/One"), ("e", "/one/x"), ("f", "/one")] {
+        db.create_session(NewSession::new(id, "cli").cwd(cwd)).expect("creates");
+    }
+    db.create_session(NewSession::new("child", "cli").cwd("/one").parent_session_id("a")).expect("creates");
+    db.update_session_cwd("f", "/one", "", "/kept").expect("notes");
+    db.create_session(NewSession::new("empty", "cli").cwd("/one").git_repo_root("")).expect("creates");
+    db.end_session("b", "done").expect("ends");
+    let many = (0..12_000).map(|number| (format!("/many/{number}"), "/many".to_owned()));
+    let pairs = [("/one", " /root "), ("/two", "/two"), ("", "/x"), ("/One", "")];
+    db.backfill_repo_roots(many.chain(pairs.map(|(cwd, root)| (cwd.to_owned(), root.to_owned())))).expect("fills");
+    let root = |id: &str| get(&db, id).record().text("git_repo_root").map(str::to_owned);
+    for id in ["a", "b", "child", "empty"] {
+        assert_eq!(root(id).as_deref(), Some(" /root "), "{id}");
+    }
+    assert_eq!((root("c").as_deref(), root("f").as_deref()), (Some("/two"), Some("/kept")));
+    assert_eq!((root("d"), root("e")), (None, None));
+    db.looking().backfill_repo_roots([("", "/x"), ("/one", "")]).expect("is no write at all");
+}
+
+fn configuration_prompt_and_model_are_replaced(db: World) {
+    db.create_session(NewSession::new("s", "cli").model("one").model_config(r#"{"_delegate_from": "x"}"#))
+        .expect("creates");
+    let text = |column: &str| get(&db, "s").record().text(column).map(str::to_owned);
+    db.update_session_meta("s", "not even JSON", None::<&str>).expect("replaces");
+    assert_eq!((text("model_config").as_deref(), text("model").as_deref()), (Some("not even JSON"), Some("one")));
+    db.update_session_meta("s", None::<&str>, "").expect("replaces");
+    assert_eq!((text("model_config"), text("model").as_deref()), (None, Some("")));
+    assert_eq!(list(&db, SessionQuery::default()), ["s"], "its mark is gone");
+    db.update_system_prompt("s", "long").expect("replaces");
+    db.update_session_model("s", "two").expect("replaces");
+    assert_eq!((text("system_prompt").as_deref(), text("model").as_deref()), (Some("long"), Some("two")));
+    db.update_session_model("s", None::<&str>).expect("replaces");
+    assert_eq!((text("system_prompt").as_deref(), text("model")), (Some("long"), None));
+    db.update_system_prompt("s", None::<&str>).expect("replaces");
+    assert_eq!(text("system_prompt"), None);
+    db.update_session_meta("nobody", "x", "x").expect("an unknown id is no error");
+    db.update_system_prompt("nobody", "x").expect("an unknown id is no error");
+    db.update_session_model("nobody", "x").expect("an unknown id is no error");
+}
+
+fn numbers_become_texts_wherever_a_text_belongs(db: World) {
+    db.create_session(NewSession::new(7, "cli").model(2.5).cwd(-1)).expect("creates");
+    let row = get(&db, "7");
+    assert_eq!((row.id(), row.model(), row.record().text("cwd")), ("7", Some("2.5"), Some("-1")));
+    db.update_session_model(7, 3).expect("replaces");
+    db.update_session_cwd(7, 8, 9, 1.0).expect("notes");
+    db.end_session(7, 5).expect("ends");
+    let row = get(&db, "7");
+    assert_eq!((row.model(), row.end_reason(), row.record().text("cwd")), (Some("3"), Some("5"), Some("8")));
+    assert_eq!((row.record().text("git_branch"), row.record().text("git_repo_root")), (Some("9"), Some("1.0")));
+    assert!(db.set_session_archived(7, true).expect("archives"));
+    assert!(db.set_session_title(7, Some("Seven")).expect("sets"));
+    db.update_session_cwd("7", "8", "", "").expect("notes");
+    db.create_session(NewSession::new("x", "cli").cwd("8")).expect("creates");
+    db.backfill_repo_roots([(8, 10)]).expect("fills");
+    assert_eq!(get(&db, "x").record().text("git_repo_root"), Some("10"));
+    db.create_session(NewSession::new(0, "cli")).expect("zero is an id like any other");
+    assert_eq!(get(&db, "0").id(), "0");
+}
+
+/// Chains `ids` by their parents; each but the last ended by compression.
+fn chain(db: &SessionDb, ids: &[&str]) {
+    create(db, ids[0]);
+    for pair in ids.windows(2) {
+        db.end_session(pair[0], "compression").expect("ends");
+        db.create_session(NewSession::new(pair[1], "cli").parent_session_id(pair[0])).expect("creates");
+    }
+}
+
+fn a_conversation_is_archived_as_a_whole(db: World) {
+    chain(&db, &["c1", "c2", "c3", "c4"]);
+    for (id, parent, config) in [
+        ("branch", "c2", Some(r#"{"_branched_from": "c2"}"#)),
+        ("delegate", "c2", Some(r#"{"_delegate_from": "c2"}"#)),
+        ("sibling", "c2", None),
+        ("below", "c4", None),
+        ("agent", "c3", Some(r#"{"_delegate_from": null}"#)),
+    ] {
+        db.create_session(NewSession::new(id, "cli").parent_session_id(parent).model_config(config)).expect("creates");
+    }
+    db.create_session(NewSession::new("tool", "tool").parent_session_id("c3")).expect("creates");
+    let archived = || {
+        let query = SessionQuery { include_children: true, archived_only: true, limit: -1, ..SessionQuery::default() };
+        let mut found = list(&db, query);
+        found.sort();
+        found
+    };
+    let everything = ["agent", "c1", "c2", "c3", "c4", "sibling", "tool"];
+    assert!(db.set_session_archived("c1", true).expect("archives"));
+    assert_eq!(
+        archived(),
+        everything,
+        "what is marked is a conversation of its own; c4 is live, so what is below stays"
+    );
+    assert!(db.set_session_archived("c1", false).expect("takes out"));
+    assert!(archived().is_empty());
+    assert!(db.set_session_archived("c3", true).expect("archives"));
+    assert_eq!(archived(), ["agent", "c1", "c2", "c3", "c4", "tool"], "other ways down from ancestors are not taken");
+    assert!(db.set_session_archived("c4", false).expect("takes out"));
+    assert_eq!(archived(), ["agent", "tool"]);
+    for id in ["branch", "delegate", "below"] {
+        assert!(db.set_session_archived(id, true).expect("archives"));
+    }
+    assert_eq!(archived(), ["agent", "below", "branch", "delegate", "tool"], "nor do they take their parents along");
+    assert!(!db.set_session_archived("nobody", true).expect("is unknown"));
+}
+
+fn a_circle_of_parents_is_archived_once_round(mut db: World) {
+    chain(&db, &["a", "b", "c"]);
+    db.end_session("c", "compression").expect("ends");
+    db.behind_its_back("UPDATE sessions SET parent_session_id = 'c' WHERE id = 'a'");
+    assert!(db.set_session_archived("b", true).expect("archives"));
+    assert_eq!(db.seen_from_outside("SELECT SUM(archived) FROM sessions"), "3");
 }
 
 fn a_listing_has_roots_and_branches_newest_first_and_leaves_out_sub_agents(db: World) {
@@ -245,9 +459,17 @@ on_each_engine! {
     creating_again_fills_what_is_open_and_overwrites_nothing
     an_id_must_say_something_and_a_parent_must_exist
     a_child_inherits_the_folder_and_only_a_continuation_inherits_the_routing
+    a_child_inherits_from_the_parent_that_is_noted_and_only_what_it_lacks
     the_first_end_wins_and_reopening_undoes_it
-    titles_are_cleaned_unique_and_taken_over_along_a_compressed_conversation
-    a_delegate_cannot_take_its_parents_title
+    only_a_live_session_or_an_accidental_end_becomes_a_reset
+    of_competing_ends_and_resets_one_happens
+    the_flag_of_expiry_is_set_and_taken_back
+    a_folder_is_noted_as_it_is_and_an_empty_probe_erases_nothing
+    repositories_are_noted_by_folder_where_none_is
+    configuration_prompt_and_model_are_replaced
+    numbers_become_texts_wherever_a_text_belongs
+    a_conversation_is_archived_as_a_whole
+    a_circle_of_parents_is_archived_once_round
     a_listing_has_roots_and_branches_newest_first_and_leaves_out_sub_agents
     filters_of_a_listing_judge_the_row_itself
     a_preview_is_the_beginning_of_the_first_user_message_in_one_line

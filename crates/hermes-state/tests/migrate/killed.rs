@@ -207,9 +207,14 @@ fn a_resumed_run_follows_what_the_source_has_done_meanwhile() {
              DELETE FROM session_model_usage WHERE session_id = 'zz later'; \
              UPDATE sessions SET parent_session_id = 'plain' WHERE id = 'a'; \
              DELETE FROM sessions WHERE id = 'zz later'; DELETE FROM compression_locks; \
+             UPDATE telegram_dm_topic_bindings SET session_id = 'plain' WHERE session_id = 'a'; \
+             UPDATE telegram_dm_topic_bindings SET session_id = 'a' WHERE session_id = '日本'; \
+             UPDATE telegram_dm_topic_bindings SET session_id = '日本' WHERE session_id = 'plain'; \
              UPDATE sessions SET title = NULL WHERE id = 'a'; \
              UPDATE sessions SET title = (SELECT 'title 2' || char(0)) WHERE id = 'plain'; \
-             UPDATE messages SET content = 'rewritten' WHERE id % 7 = 0",
+             UPDATE messages SET content = 'rewritten' WHERE id % 7 = 0; \
+             UPDATE messages SET client_key = NULL WHERE client_key = (SELECT 'key 9' || char(0)); \
+             UPDATE messages SET client_key = (SELECT 'key 9' || char(0)) WHERE client_key = (SELECT 'key 3' || char(0))",
     );
     let report = copy(&from, &to).expect("resumes");
     assert!(report.resumed && report.is_equal(), "{report:?}");

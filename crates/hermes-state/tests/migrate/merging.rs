@@ -1,6 +1,8 @@
 //! Merging two machines' histories.
 
-use hermes_state::{Content, MessageQuery, MigrateOptions, NewMessage, NewSession, SearchOptions, SessionDb};
+use hermes_state::{
+    Content, MessageQuery, MigrateOptions, NewMessage, NewSession, NewTopicBinding, SearchOptions, SessionDb,
+};
 use hermes_state_testkit::shared;
 
 use crate::world::{World, must_be_whole, run};
@@ -23,6 +25,17 @@ fn said(db: &SessionDb, session: &str) -> Vec<String> {
         .collect()
 }
 
+fn bind(db: &SessionDb, thread: &str, session: &str) {
+    db.bind_telegram_topic(NewTopicBinding::new("c", thread, session).user_id("u").session_key("k")).expect("binds");
+}
+
+fn bound(db: &SessionDb) -> Vec<String> {
+    let bindings = db.list_telegram_topic_bindings_for_chat("c").expect("reads");
+    let mut bound: Vec<_> = bindings.iter().map(|found| format!("{}={}", found.thread_id, found.session_id)).collect();
+    bound.sort();
+    bound
+}
+
 fn merge(into: &dyn AsRef<std::path::Path>) {
     let world = World::new();
     let from = world.path("laptop.db");
@@ -35,6 +48,9 @@ fn merge(into: &dyn AsRef<std::path::Path>) {
     say(&laptop, "parent", &["three"]);
     laptop.set_session_title("parent", Some("Taken")).expect("titles");
     laptop.set_session_title("child", Some("Free")).expect("titles");
+    for (thread, session) in [("1", "parent"), ("2", "child"), ("3", "both")] {
+        bind(&laptop, thread, session);
+    }
     laptop.set_meta("same", "1").expect("sets");
     laptop.set_meta("other", "laptop").expect("sets");
     laptop.set_meta("new", "laptop").expect("sets");
@@ -43,6 +59,8 @@ fn merge(into: &dyn AsRef<std::path::Path>) {
     say(&db, "both", &["the same"]);
     say(&db, "here", &["a", "b", "c"]);
     db.set_session_title("here", Some("Taken")).expect("titles");
+    bind(&db, "1", "here");
+    bind(&db, "9", "both");
     db.set_meta("same", "1").expect("sets");
     db.set_meta("other", "here").expect("sets");
 
@@ -62,7 +80,13 @@ fn merge(into: &dyn AsRef<std::path::Path>) {
     assert_eq!((table("sessions").copied, table("sessions").kept), (3, 1), "{report:?}");
     assert_eq!((table("messages").renumbered, table("messages").kept_keys), (4, vec!["both".to_owned()]));
     let meta = table("state_meta");
-    assert_eq!((meta.copied, meta.same, meta.kept, meta.kept_keys), (1, 1, 1, vec!["\"other\"".to_owned()]));
+    // The version of the tables of topics is the same too.
+    assert_eq!((meta.copied, meta.same, meta.kept, meta.kept_keys), (1, 2, 1, vec!["\"other\"".to_owned()]));
+    let kept = "a topic and a session of the target stay with each other";
+    assert_eq!(bound(&db), ["1=here", "2=child", "9=both"], "{kept}");
+    let bindings = table("telegram_dm_topic_bindings");
+    let keys = ["\"c\", \"1\"", "\"c\", \"3\""].map(str::to_owned);
+    assert_eq!((bindings.copied, bindings.kept, bindings.kept_keys), (1, 2, keys.to_vec()));
 
     // Once more: there is nothing left to bring over.
     let again = run(&from, into, &options).expect("merges");

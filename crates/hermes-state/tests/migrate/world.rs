@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use hermes_state::{
-    MigrateOptions, MigrationReport, NewMessage, NewSession, Result, SCHEMA_SQL, SessionDb, ToolCalls, migrate,
-    parse_schema_columns,
+    MigrateOptions, MigrationReport, NewMessage, NewSession, Result, SCHEMA_SQL, SchemaColumns, SessionDb, ToolCalls,
+    migrate, parse_schema_columns,
 };
 use rusqlite::Connection;
 use rusqlite::types::ValueRef;
@@ -34,6 +34,7 @@ impl World {
         let call = r#"[{"id":"c1","function":{"name":"find","arguments":"{\"q\":\"x\"}"}}]"#.to_owned();
         let call = ToolCalls::from_text(Some(call), 1);
         db.append_message("plain", NewMessage::new("assistant", "").tool_calls(call)).expect("appends");
+        db.apply_telegram_topic_migration().expect("makes the tables of topics");
         db.close().expect("closes");
         let connection = Connection::open(&path).expect("opens");
         fill(&connection);
@@ -54,8 +55,25 @@ const TEXTS: [&str; 9] = [
     "12",
 ];
 
+/// The tables of a file with their columns: the base, those of topics and keys of callers if it has them.
+fn columns_of(connection: &Connection) -> SchemaColumns {
+    let topics =
+        "SELECT COALESCE(group_concat(sql, ';'), '') FROM sqlite_master WHERE name LIKE 'telegram\\_%' ESCAPE '\\'";
+    let topics: String = connection.query_row(topics, [], |row| row.get(0)).expect("reads");
+    let mut columns = parse_schema_columns(SCHEMA_SQL).expect("valid");
+    columns.extend(parse_schema_columns(&topics).expect("valid"));
+    let keyed = "SELECT COUNT(*) FROM pragma_table_info('messages') WHERE name = 'client_key'";
+    if connection.query_row(keyed, [], |row| row.get(0)).expect("reads") {
+        let messages = columns.iter_mut().find(|(table, _)| table == "messages").expect("a table");
+        messages.1.push(("client_key".to_owned(), "TEXT".to_owned()));
+    }
+    columns
+}
+
 fn fill(connection: &Connection) {
-    let columns = parse_schema_columns(SCHEMA_SQL).expect("valid");
+    // As a store with keys of callers has it.
+    connection.execute_batch("ALTER TABLE messages ADD COLUMN client_key TEXT").expect("a column more");
+    let columns = columns_of(connection);
     let insert = |table: &str, given: &dyn Fn(usize, &str, &str) -> rusqlite::types::Value| {
         let (_, columns) = columns.iter().find(|(name, _)| name == table).expect("a table");
         let names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
@@ -92,6 +110,7 @@ fn fill(connection: &Connection) {
                 "role" => ["user", "tool", "assistant"][number % 3].to_owned().into(),
                 "content" if number == 7 && seed == 0 => format!("long {} end", "x".repeat(2 << 20)).into(),
                 "active" if number == 8 => 1_i64.into(),
+                "client_key" => [None, Some(format!("key {number}\0"))][number % 2].clone().into(),
                 "content" if number == 8 => format!("{{\"harbour\": {seed}}}").into(),
                 _ => some(seed * 20 + number, place, kind),
             });
@@ -123,6 +142,16 @@ fn fill(connection: &Connection) {
             });
         }
     }
+    for (seed, id) in ids.iter().enumerate() {
+        for table in ["telegram_dm_topic_mode", "telegram_dm_topic_bindings"] {
+            insert(table, &|place, name, kind| match name {
+                "chat_id" => format!("{} {seed}", TEXTS[seed]).into(),
+                "thread_id" => TEXTS[seed % 3].to_owned().into(),
+                "session_id" => id.clone().into(),
+                _ => some(seed, place, kind),
+            });
+        }
+    }
     // The highest id ever used is of a message that is gone.
     let gone = "INSERT INTO messages (id, session_id, role, timestamp) VALUES (777777, 'a', 'user', 1); \
                 DELETE FROM messages WHERE id = 777777; COMMIT";
@@ -140,7 +169,7 @@ pub(crate) fn behind_its_back(path: &Path, sql: &str) {
 pub(crate) fn dump(path: &Path) -> String {
     let connection = Connection::open(path).expect("opens");
     let mut text = String::new();
-    for (table, columns) in parse_schema_columns(SCHEMA_SQL).expect("valid") {
+    for (table, columns) in columns_of(&connection) {
         let names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
         let order: Vec<String> = (1..=names.len().min(6)).map(|number| number.to_string()).collect();
         let only = if table == "state_meta" { "WHERE key NOT LIKE 'fts\\_%' ESCAPE '\\'" } else { "" };

@@ -21,6 +21,16 @@ pub struct Acknowledged {
 }
 
 impl Acknowledged {
+    pub fn writer(&self) -> &str {
+        &self.writer
+    }
+
+    /// The first words of its parts, with their ids.
+    pub fn words(&self) -> impl Iterator<Item = (String, i64)> {
+        let of = self.ids.len();
+        self.ids.iter().enumerate().map(move |(part, id)| (word(&self.writer, self.number, part, of), *id))
+    }
+
     fn line(&self) -> String {
         let ids: Vec<String> = self.ids.iter().map(ToString::to_string).collect();
         format!("ack {} {} {} {};", self.session, self.writer, self.number, ids.join(","))
@@ -56,7 +66,9 @@ pub fn write_until(db: &SessionDb, session: &str, writer: &str, stop: &AtomicBoo
                 NewMessage::new("user", format!("{} {filler}", word(writer, number, part, of)))
             })
             .collect();
-        let ids = db.append_messages(session, messages).unwrap_or_else(|error| panic!("{writer} gave up: {error:?}"));
+        let stored =
+            db.append_messages(session, messages).unwrap_or_else(|error| panic!("{writer} gave up: {error:?}"));
+        let ids = stored.stored().expect("stored");
         let acknowledged = Acknowledged { session: session.to_owned(), writer: writer.to_owned(), number, ids };
         let mut out = std::io::stdout().lock();
         writeln!(out, "{}", acknowledged.line()).and_then(|()| out.flush()).expect("the test listens");

@@ -21,6 +21,14 @@ pub fn play(name: &str, role: &str, store: &Path, locks: LockKind) -> Command {
     command
 }
 
+/// The names of the files in a folder, in order.
+pub fn names_in(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).expect("lists").map(|entry| entry.expect("an entry").file_name());
+    let mut names: Vec<String> = entries.map(|name| name.to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
 /// The role this process was started in, with its store; locks are set up as asked. `None` in the test itself.
 pub fn role() -> Option<(String, std::path::PathBuf)> {
     let role = std::env::var(ROLE).ok()?;

@@ -8,7 +8,7 @@ use uuid::{NoContext, Timestamp, Uuid};
 use super::connect::LOCK_TIMEOUT;
 use super::session::Session;
 use super::transaction::ServerTransaction;
-use crate::backend::{Attempt, Operation, WriteEngine};
+use crate::backend::{Attempt, Operation, Stored, WriteEngine};
 use crate::error::{Error, Holder, Result};
 use crate::transaction::Transaction;
 
@@ -39,6 +39,12 @@ const NOTE_ONE: &str =
 const NOTE_SEVERAL: &str = "INSERT INTO applied_writes (id, attempt) \
     SELECT * FROM unnest(CAST(?1 AS uuid[]), CAST(?2 AS bigint[])) ON CONFLICT (id) DO NOTHING RETURNING id";
 
+/// The note of a write that travels with its COMMIT. `lastval` is the id of its message. It comes last, with the id, and fails
+/// if another attempt has made it.
+const NOTE_ROW: &str = "INSERT INTO applied_writes (id, attempt, row_id) VALUES (?1, 0, lastval())";
+/// So that what comes last is not waited for while others wait for us, a part of what it takes comes first.
+const NOTING: &str = "; LOCK TABLE applied_writes IN ROW EXCLUSIVE MODE";
+
 /// After so many conflicts a transaction waits for its turn and then has the store's writes to itself. Isolated ones lose
 /// to whoever commits while they wait for a lock; on a busy session that is somebody each time.
 const PATIENT_CONFLICTS: u32 = 3;
@@ -56,6 +62,8 @@ pub(super) struct PostgresEngine {
     open: bool,
     /// Whether the end of the last transaction was not seen.
     unseen: bool,
+    /// The server's processes that may still be at a COMMIT that was sent before anything was seen to have worked.
+    at_it: Vec<i32>,
     conflicts: u32,
     /// When somebody's lock was met last.
     lock_met: Option<Instant>,
@@ -65,7 +73,13 @@ pub(super) struct PostgresEngine {
 impl PostgresEngine {
     /// Takes over a session, connected or not.
     pub(super) fn new(session: Session) -> Self {
-        Self { session, open: false, unseen: false, conflicts: 0, lock_met: None, commits: 0 }
+        Self { session, open: false, unseen: false, at_it: Vec::new(), conflicts: 0, lock_met: None, commits: 0 }
+    }
+
+    fn committed(&mut self) {
+        self.open = false;
+        self.conflicts = 0;
+        self.commits += 1;
     }
 
     /// Some time after a conflict, longer the more there were, and different for everybody.
@@ -73,6 +87,39 @@ impl PostgresEngine {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.subsec_nanos());
         let longest = LONGEST_PAUSE.min(Duration::from_millis(1) * 2_u32.pow(self.conflicts.min(6)));
         longest.mul_f64(f64::from(now / 100 % 1000) / 1000.0)
+    }
+
+    /// Begins a transaction for these writes; `first` is what it does first. The most hurried of them decides how long it
+    /// may take: whoever is more patient tries again.
+    fn begin_for(&mut self, writes: &[Attempt], isolation: &str, first: &str, longest: Duration) -> Result<()> {
+        let now = Instant::now();
+        let left = writes.iter().map(|write| write.deadline.saturating_duration_since(now)).min().unwrap_or_default();
+        let lock_timeout = left.clamp(SHORTEST_LOCK_TIMEOUT, longest);
+        self.open = true;
+        self.session.begin(
+            &if lock_timeout == LOCK_TIMEOUT {
+                format!("BEGIN ISOLATION LEVEL {isolation}{first}")
+            } else {
+                format!(
+                    "BEGIN ISOLATION LEVEL {isolation}; SET LOCAL lock_timeout = {}{first}",
+                    lock_timeout.as_millis()
+                )
+            },
+            now + left + GRACE,
+        )
+    }
+
+    /// Asks which of the processes that may still be at a commit there still are. One that is gone does not come back.
+    fn look_who_is_at_it(&mut self) -> Result<()> {
+        if !self.at_it.is_empty() {
+            let asked = self.session.send_native(
+                "SELECT pid FROM pg_stat_activity WHERE pid = ANY (?1)",
+                vec![Box::new(self.at_it.clone())],
+            )?;
+            let (rows, _) = self.session.receive(asked)?;
+            self.at_it = rows.iter().map(|row| row.get(0)).collect();
+        }
+        Ok(())
     }
 
     /// Clears away what was noted of writes that finished long ago. It matters to nobody if it fails.
@@ -105,10 +152,11 @@ impl WriteEngine for PostgresEngine {
         Box::new(ServerTransaction { session: &mut self.session, renewed: None })
     }
 
-    /// Messages are only added and counters only grow, which any number of transactions may do side by side; what is
+    /// Messages are only added and counters only grow, which any number of transactions may do side by side, also when
+    /// they were spooled; what is
     /// copied from another store is nobody else's to change. Other writes look before they change, and are isolated as if they came one after the other, as in a file they do.
-    fn record(&mut self, writes: &[Attempt]) -> Result<Vec<Attempt>> {
-        let adds_only = |operation| matches!(operation, Operation::Transcript | Operation::Migrate);
+    fn record(&mut self, writes: &[Attempt]) -> Result<Vec<Stored>> {
+        let adds_only = |operation| matches!(operation, Operation::Transcript | Operation::Replay | Operation::Migrate);
         let is_transcript = writes.iter().all(|write| adds_only(write.operation));
         let isolation = if is_transcript { "READ COMMITTED" } else { "SERIALIZABLE" };
         let (turn, longest) = if !is_transcript && self.conflicts >= PATIENT_CONFLICTS {
@@ -120,22 +168,7 @@ impl WriteEngine for PostgresEngine {
         } else {
             ("", LOCK_TIMEOUT)
         };
-        // The most hurried decides: whoever is more patient tries again.
-        let now = Instant::now();
-        let left = writes.iter().map(|write| write.deadline.saturating_duration_since(now)).min().unwrap_or_default();
-        let lock_timeout = left.clamp(SHORTEST_LOCK_TIMEOUT, longest);
-        self.open = true;
-        self.session.begin(
-            &if lock_timeout == LOCK_TIMEOUT {
-                format!("BEGIN ISOLATION LEVEL {isolation}{turn}")
-            } else {
-                format!(
-                    "BEGIN ISOLATION LEVEL {isolation}; SET LOCAL lock_timeout = {}{turn}",
-                    lock_timeout.as_millis()
-                )
-            },
-            now + left + GRACE,
-        )?;
+        self.begin_for(writes, isolation, turn, longest)?;
         let ids: Vec<Uuid> = writes.iter().map(|write| write.write).collect();
         let number = |write: &Attempt| i64::try_from(write.number).unwrap_or(i64::MAX);
         // Where an earlier attempt is still being committed this waits for its end.
@@ -150,21 +183,51 @@ impl WriteEngine for PostgresEngine {
             return Ok(Vec::new());
         }
         let (rows, _) = self.session.receive(noted)?;
+        self.look_who_is_at_it()?;
         if rows.len() == writes.len() {
             return Ok(Vec::new());
         }
         let fresh: Vec<Uuid> = rows.iter().map(|row| row.get(0)).collect();
         let found = self.session.send_native(
-            "SELECT id, attempt FROM applied_writes WHERE id = ANY (?1) AND NOT id = ANY (?2)",
+            "SELECT id, attempt, row_id FROM applied_writes WHERE id = ANY (?1) AND NOT id = ANY (?2)",
             vec![Box::new(ids), Box::new(fresh)],
         )?;
         let (rows, _) = self.session.receive(found)?;
         let stored = rows.iter().filter_map(|row| {
-            let (id, number): (Uuid, i64) = (row.get(0), row.get(1));
-            let write = writes.iter().find(|write| write.write == id)?;
-            Some(Attempt { number: usize::try_from(number).ok()?, ..*write })
+            let number: i64 = row.get(1);
+            Some(Stored { write: row.get(0), number: usize::try_from(number).ok()?, row: row.get(2) })
         });
         Ok(stored.collect())
+    }
+
+    const COMMITS_AT_ONCE: bool = true;
+
+    fn begin_at_once(&mut self, write: &Attempt) -> Result<()> {
+        let longest = if write.apart { LOCK_TIMEOUT_APART } else { LOCK_TIMEOUT };
+        self.unseen = false;
+        self.begin_for(std::slice::from_ref(write), "READ COMMITTED", NOTING, longest)
+    }
+
+    fn send_commit(&mut self, write: &Attempt) -> Result<()> {
+        self.session.send_native(NOTE_ROW, vec![Box::new(write.write)])?;
+        let process = self.session.server_process();
+        self.session.send_batch("COMMIT")?;
+        self.at_it.extend(process);
+        Ok(())
+    }
+
+    fn see_commit(&mut self, answered: Result<()>) -> Result<()> {
+        let process = self.at_it.pop();
+        let ended = self.session.see_commit(answered, &mut self.unseen);
+        if self.unseen {
+            self.at_it.extend(process);
+            return ended;
+        }
+        ended.map(|()| self.committed())
+    }
+
+    fn has_seen_the_end(&self) -> bool {
+        self.at_it.is_empty()
     }
 
     fn in_transaction(&self) -> bool {
@@ -190,9 +253,7 @@ impl WriteEngine for PostgresEngine {
     fn commit(&mut self, _: Instant) -> Result<bool> {
         self.unseen = false;
         self.session.commit(&mut self.unseen)?;
-        self.open = false;
-        self.conflicts = 0;
-        self.commits += 1;
+        self.committed();
         Ok(true)
     }
 

@@ -12,6 +12,7 @@ use super::values::Unfit;
 use crate::error::{Error, ServerTrouble};
 
 const SQLITE_ERROR: i32 = 1;
+pub(super) const SQLITE_INTERRUPT: i32 = 9;
 const SQLITE_CORRUPT: i32 = 11;
 const SQLITE_TOOBIG: i32 = 18;
 /// SQLite's code for a value of a type that the column cannot hold.
@@ -124,9 +125,11 @@ fn classify_answer(address: &Address, db: &DbError) -> Failure {
                 "the server stopped the statement, which ran longer than statement_timeout allows or was cancelled: {}",
                 told()
             ),
-            0,
+            SQLITE_INTERRUPT,
         )),
-        "XX001" | "XX002" => Failure::Failed(Error::Corrupt { path: path(), message: told(), code: SQLITE_CORRUPT }),
+        "XX001" | "XX002" => {
+            Failure::Failed(Error::Corrupt { path: path(), message: told(), part: None, code: SQLITE_CORRUPT })
+        }
         "42P01" | "3F000" => Failure::Failed(engine(
             format!(
                 "{}: a table of the store is not there; if its schema was dropped or is being restored, open the store again \

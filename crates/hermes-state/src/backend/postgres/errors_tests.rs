@@ -65,7 +65,7 @@ fn other_errors_are_told_apart() {
             assert!(message.starts_with("datatype mismatch: "), "{message}");
         }
         let timed_out = fails("SET statement_timeout = 50; SELECT pg_sleep(5)").await;
-        let Failure::Failed(Error::Engine { message, code: 0 }) = timed_out else { panic!("{timed_out:?}") };
+        let Failure::Failed(Error::Engine { message, code: 9 }) = timed_out else { panic!("{timed_out:?}") };
         assert!(message.contains("statement_timeout") && message.contains("57014"), "{message}");
         client.batch_execute("ROLLBACK; SET statement_timeout = 0").await.unwrap();
         assert!(matches!(fails("SET TRANSACTION READ ONLY; DELETE FROM messages").await, Failure::Lost(_)));

@@ -2,8 +2,10 @@
 
 mod bulk;
 mod connect;
+mod doctor;
 mod engine;
 mod errors;
+mod maintenance;
 mod numbers;
 mod placeholders;
 mod readers;
@@ -16,6 +18,7 @@ mod status;
 pub(crate) mod store;
 mod tls;
 mod transaction;
+mod upkeep;
 pub(crate) mod url;
 mod values;
 mod watch;

@@ -3,14 +3,13 @@
 
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
-use std::io::Cursor;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use futures_util::TryStreamExt;
 use futures_util::future::{Either, select};
-use futures_util::{SinkExt, TryStreamExt};
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::binary_copy::BinaryCopyInWriter;
 use tokio_postgres::types::{ToSql, Type};
@@ -90,6 +89,8 @@ pub(super) struct Session {
     deadline: Instant,
     /// Why the transaction is over, if it is for a reason that passes.
     passing: Option<Passing>,
+    /// Whether what failed last was answered so by the server.
+    refused: bool,
     /// Who was seen in the way of a statement, and when.
     holder: Option<(Holder, Instant)>,
     /// The last field: connections are dropped before what drives them.
@@ -132,6 +133,7 @@ impl Session {
             sent: 0,
             deadline: Instant::now(),
             passing: None,
+            refused: false,
             holder: None,
         })
     }
@@ -142,6 +144,7 @@ impl Session {
 
     /// Has a connection, makes one, or is still at it when `until` comes: `false`. What does not pass is an error.
     pub(super) fn connect(&mut self, until: Instant) -> Result<bool> {
+        self.look();
         if self.link.as_ref().is_some_and(|link| link.client.is_closed()) {
             self.lose("the connection was closed");
         }
@@ -198,6 +201,14 @@ impl Session {
         let told = self.link.take().and_then(|link| link.ending.told());
         self.let_go();
         self.be_absent(told.unwrap_or_else(|| seen.to_owned()), None);
+    }
+
+    /// Has what has happened to the connection be noticed, which nothing else does while nothing is waited for. A runtime
+    /// that is yielded to looks at its sockets, and then runs what waits for them.
+    fn look(&self) {
+        if self.link.is_some() {
+            self.let_go();
+        }
     }
 
     /// Lets connections end that were dropped: they do when the runtime runs.
@@ -301,6 +312,11 @@ impl Session {
         self.holder.as_ref().filter(|(_, seen)| seen.elapsed() < STILL).map(|(holder, _)| holder.clone())
     }
 
+    /// The server's process at the other end, while there is a connection.
+    pub(super) fn server_process(&self) -> Option<i32> {
+        self.link.as_ref().map(|link| link.server_process)
+    }
+
     /// Ends the transaction with COMMIT; everything sent before is answered when this returns. If it fails, `unseen` says
     /// whether the server may have committed all the same.
     pub(super) fn commit(&mut self, unseen: &mut bool) -> Result<()> {
@@ -309,7 +325,17 @@ impl Session {
             return Err(self.lost());
         }
         self.send_batch("COMMIT")?;
-        let ended = self.receive_all();
+        self.see_commit(Ok(()), unseen)
+    }
+
+    /// Waits for the end of a COMMIT that was sent, as [`commit`](Session::commit). If the server refused a statement before
+    /// it, that was the end of the transaction.
+    pub(super) fn see_commit(&mut self, answered: Result<()>, unseen: &mut bool) -> Result<()> {
+        if answered.is_err() && self.refused {
+            *unseen = false;
+            return answered;
+        }
+        let ended = answered.and_then(|()| self.receive_all());
         // A server that answers has not committed: the transaction had failed, or does so now.
         *unseen = ended.is_err() && self.link.is_none();
         self.holder = None;
@@ -355,18 +381,6 @@ impl Session {
                 writer.as_mut().write_raw(bound.iter().map(|value| value as &(dyn ToSql + Sync))).await?;
             }
             writer.finish().await
-        })?;
-        copied.map(drop).map_err(|error| self.failed(&error))
-    }
-
-    /// Runs a COPY from these lines.
-    pub(super) fn copy_lines(&mut self, sql: &str, lines: String) -> Result<()> {
-        let copy = self.prepared(sql)?;
-        self.wait(None)?;
-        let copied = self.attend(async |link| {
-            let mut sink = std::pin::pin!(link.client.copy_in(&copy).await?);
-            sink.send(Cursor::new(lines.into_bytes())).await?;
-            sink.finish().await
         })?;
         copied.map(drop).map_err(|error| self.failed(&error))
     }
@@ -500,6 +514,7 @@ impl Session {
     }
 
     fn failed(&mut self, error: &tokio_postgres::Error) -> Error {
+        self.refused = error.as_db_error().is_some();
         let failure = classify(&self.address, error);
         self.failure(failure)
     }
@@ -564,19 +579,18 @@ impl From<Failure> for Asking {
     }
 }
 
-/// Waits for the answer of one statement, or of all; those of the others are kept as they come.
+/// Waits for the answer of one statement, or of all; those of the others are kept as they come. A server answers in the
+/// order of asking, so what comes after an answer that is missing need not be looked at.
 async fn answers(in_flight: &mut [InFlight], number: Option<u64>) {
     poll_fn(|context| {
-        let mut missing = false;
-        for asked in in_flight.iter_mut() {
-            if asked.done.is_none()
-                && let Poll::Ready(answer) = asked.answer.as_mut().poll(context)
-            {
-                asked.done = Some(answer);
+        for asked in in_flight.iter_mut().filter(|asked| asked.done.is_none()) {
+            match asked.answer.as_mut().poll(context) {
+                Poll::Ready(answer) => asked.done = Some(answer),
+                Poll::Pending if number.is_none_or(|number| asked.number <= number) => return Poll::Pending,
+                Poll::Pending => break,
             }
-            missing |= asked.done.is_none() && number.is_none_or(|number| asked.number <= number);
         }
-        if missing { Poll::Pending } else { Poll::Ready(()) }
+        Poll::Ready(())
     })
     .await;
 }

@@ -1,5 +1,7 @@
 //! How a store on a server stands: the schema's size, the server, and who is connected to it.
 
+use std::time::{Duration, UNIX_EPOCH};
+
 use tokio_postgres::Client;
 
 use super::url::Address;
@@ -51,7 +53,9 @@ async fn users(client: &Client) -> Result<Vec<User>, tokio_postgres::Error> {
                  a.wait_event_type = 'Lock', \
                  EXISTS (SELECT 1 FROM pg_locks l JOIN pg_class c ON c.oid = l.relation \
                      JOIN pg_namespace n ON n.oid = c.relnamespace \
-                     WHERE l.pid = a.pid AND n.nspname = current_schema() AND l.mode = 'RowExclusiveLock') \
+                     WHERE l.pid = a.pid AND n.nspname = current_schema() AND l.mode = 'RowExclusiveLock'), \
+                 CAST(EXTRACT(EPOCH FROM clock_timestamp() - a.backend_start) AS double precision), \
+                 CAST(EXTRACT(EPOCH FROM a.backend_start) AS double precision) \
              FROM pg_stat_activity a \
              WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND a.backend_type = 'client backend' \
              ORDER BY a.pid",
@@ -60,13 +64,15 @@ async fn users(client: &Client) -> Result<Vec<User>, tokio_postgres::Error> {
         .await?;
     let users = rows.iter().map(|row| {
         let program: Option<String> = row.get(1);
-        let age: Option<f64> = row.get(3);
-        let age = age.and_then(|seconds| std::time::Duration::try_from_secs_f64(seconds).ok());
+        let duration = |seconds: Option<f64>| seconds.and_then(|age| Duration::try_from_secs_f64(age).ok());
+        let age = duration(row.get(3));
         let (waiting, writing): (Option<bool>, bool) = (row.get(4), row.get(5));
         let waiting = waiting.unwrap_or_default();
         User {
             pid: row.get(0),
             host: row.get(2),
+            open_for: duration(row.get(6)),
+            open_since: duration(row.get(7)).map(|time| UNIX_EPOCH + time),
             takes_turns: true,
             operation: None,
             waiting: age.filter(|_| waiting),

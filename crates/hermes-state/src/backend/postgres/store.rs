@@ -8,8 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use uuid::Uuid;
+
 use super::connect::Role;
+use super::doctor;
 use super::engine::PostgresEngine;
+use super::maintenance;
 use super::readers::Readers;
 use super::schema::{self, Inspection};
 use super::session::Session;
@@ -17,11 +21,11 @@ use super::status;
 use super::url::Address;
 use crate::backend::Opening;
 use crate::backend::sqlite::lock::{PerProcess, be_ready_for_forks, while_not_forking};
+use crate::doctor::ServerExamination;
 use crate::error::{Error, Holder, Result, ServerTrouble};
 use crate::gate::{Gate, Interrupt};
 use crate::op::Write;
-use crate::search::index::Indexes;
-use crate::status::Status;
+use crate::status::{EngineStatus, Status, User};
 use crate::transaction::Transaction;
 
 /// The stores this process has open, by location and whether they are only looked at.
@@ -36,6 +40,9 @@ const REACHING: Duration = Duration::from_secs(4);
 
 /// How long a read waits for a server that cannot be reached.
 const READING: Duration = Duration::from_secs(20);
+
+/// How long a vacuum of all tables may take.
+const VACUUMING: Duration = Duration::from_secs(3600);
 
 /// An open store.
 pub(crate) struct Store {
@@ -58,14 +65,22 @@ enum Access {
     },
 }
 
+fn address(location: &Path) -> Result<Address> {
+    let refused = |trouble| Error::Server { path: "postgresql://…".into(), trouble };
+    let url = location.to_str().ok_or_else(|| refused(ServerTrouble::BadUrl("the URL is not valid UTF-8".into())))?;
+    Address::parse(url).map_err(refused)
+}
+
+/// The URL without its password.
+pub(crate) fn identify(location: &Path) -> Result<PathBuf> {
+    address(location).map(|address| PathBuf::from(address.to_string()))
+}
+
 impl Store {
     /// Opens the store at `location`, or joins the one that this process has open there.
     pub(crate) fn open(location: &Path, opening: &Opening) -> Result<Arc<Self>> {
         be_ready_for_forks();
-        let refused = |trouble| Error::Server { path: "postgresql://…".into(), trouble };
-        let url =
-            location.to_str().ok_or_else(|| refused(ServerTrouble::BadUrl("the URL is not valid UTF-8".into())))?;
-        let mut address = Address::parse(url).map_err(refused)?;
+        let mut address = address(location)?;
         if let Some(password) = &opening.password {
             address = address.with_password(password);
         }
@@ -129,11 +144,6 @@ impl Store {
         &self.path
     }
 
-    /// Words have an index. Parts of words are found by reading what the words leave, which needs no index of its own.
-    pub(crate) fn indexes(&self) -> Indexes {
-        Indexes { words: true, trigrams: true, pairs: false }
-    }
-
     /// Runs `read` in one read transaction on a connection of its own.
     pub(crate) fn read<T: Send + 'static>(
         &self,
@@ -153,16 +163,46 @@ impl Store {
     /// Commits a write; returns when it is durable.
     pub(crate) fn write<W: Write>(
         &self,
+        id: Uuid,
         write: W,
         patience: Duration,
         interrupt: Option<&Interrupt>,
     ) -> Result<W::Answer> {
-        self.gate()?.write(write, patience, interrupt)
+        // Who is in the way on a server only the connection that waits can ask; the error of a patience that is over says it.
+        self.gate()?.write(id, write, patience, interrupt, &|_| true)
     }
 
     /// The server sees to its log by itself.
     pub(crate) fn checkpoint(&self) -> Result<()> {
         self.check_writable()
+    }
+
+    /// The server gives the space of what was deleted to what comes by itself.
+    pub(crate) fn release_space(&self) -> Result<(u64, u64)> {
+        self.check_writable()?;
+        let bytes = match self.status()?.engine {
+            EngineStatus::Server { bytes, .. } => bytes,
+            EngineStatus::File { .. } => 0,
+        };
+        Ok((bytes, bytes))
+    }
+
+    /// Has the server vacuum the schema's tables, as far as this user may; returns their bytes before and after.
+    pub(crate) fn vacuum(&self) -> Result<(u64, u64)> {
+        self.check_writable()?;
+        let address = self.address.clone();
+        self.readers.run(move |reader, reply| {
+            let done = reach(&mut reader.session, Instant::now(), READING).and_then(|()| {
+                let deadline = Instant::now() + VACUUMING;
+                reader.session.directly(deadline, async |client| maintenance::vacuum(client, &address).await)
+            });
+            reply(done);
+        })
+    }
+
+    /// Who is connected, as far as the server shows.
+    pub(crate) fn users(&self) -> Result<Vec<User>> {
+        Ok(self.status()?.open_by)
     }
 
     /// How the store stands.
@@ -171,6 +211,16 @@ impl Store {
         self.readers.run(move |reader, reply| {
             let asked = asking(&mut reader.session, READING, |session, deadline| {
                 session.directly(deadline, async |client| status::read(client, &address, read_only).await)
+            });
+            reply(asked);
+        })
+    }
+
+    /// What an examination asks of the server.
+    pub(crate) fn examine(&self) -> Result<ServerExamination> {
+        self.readers.run(move |reader, reply| {
+            let asked = asking(&mut reader.session, READING, |session, deadline| {
+                session.directly(deadline, async |client| doctor::ask(client).await)
             });
             reply(asked);
         })

@@ -2,11 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use uuid::Uuid;
+
+use super::errors::SQLITE_INTERRUPT;
 use super::search::TsQuery;
 use super::search::index::pieces;
 use super::session::Session;
-use crate::error::Result;
-use crate::search::index::TextIndex;
+use crate::error::{Error, Result};
+use crate::search::index::{Indexes, TextIndex};
 use crate::search::snippet::Texts;
 use crate::search::tokens::with_tokenizer;
 use crate::transaction::{Sent, Transaction};
@@ -41,6 +44,41 @@ impl Transaction for ServerTransaction<'_> {
         self.session.query(sql, parameters, row)
     }
 
+    fn has_table(&mut self, name: &str) -> Result<bool> {
+        let transaction: &mut dyn Transaction = self;
+        let found = transaction.scalar("SELECT to_regclass(?1) IS NOT NULL", &[name.into()])?;
+        Ok(!found.is_falsy())
+    }
+
+    /// They are a part of the schema.
+    fn make_topic_tables(&mut self, _: bool) -> Result<()> {
+        Ok(())
+    }
+
+    /// They belong to the layout.
+    fn make_client_keys(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// It belongs to the layout.
+    fn make_lease_table(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn make_spool_notes(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Noting it waits for an attempt that is still being committed. The note keeps that from being stored later.
+    fn was_stored(&mut self, write: Uuid) -> Result<bool> {
+        let noted = self.session.send_native(
+            "INSERT INTO applied_writes (id, attempt) VALUES (?1, 0) ON CONFLICT (id) DO NOTHING",
+            vec![Box::new(write)],
+        )?;
+        let (_, changed) = self.session.receive(noted)?;
+        Ok(changed == 0)
+    }
+
     fn send(&mut self, sql: &str, parameters: &[Value]) -> Result<Sent> {
         Ok(Sent::Under(self.session.send(sql, parameters)?))
     }
@@ -68,14 +106,37 @@ impl Transaction for ServerTransaction<'_> {
         for (number, words) in (0_i64..).zip(pieces) {
             self.session.send(
                 "INSERT INTO message_words (message_id, piece, pieces, words) \
-                 VALUES (lastval(), ?1, ?2, CAST(CAST(?3 AS text) AS tsvector))",
-                &[number.into(), all.clone(), words.into()],
+                 VALUES (lastval(), ?1, ?2, ?3)",
+                &[number.into(), all.clone(), Value::Blob(words)],
             )?;
         }
         Ok(())
     }
 
-    fn text_index(&self) -> &'static dyn TextIndex {
-        &TsQuery
+    fn text_index(&self) -> Box<dyn TextIndex> {
+        Box::new(TsQuery)
+    }
+
+    /// Words have an index. Parts of words are found by reading what the words leave, which needs no index of its own.
+    fn indexes(&mut self) -> Result<Indexes> {
+        Ok(Indexes { words: true, trigrams: true, pairs: false })
+    }
+
+    /// The server bounds each statement. Going back to where it began ends that, and a transaction that failed stands again.
+    fn until(&mut self, deadline: Instant, work: &mut dyn FnMut(&mut dyn Transaction) -> Result<()>) -> Result<bool> {
+        let left = deadline.saturating_duration_since(Instant::now()).as_millis();
+        if left == 0 {
+            return Ok(false);
+        }
+        // The longest that the server takes.
+        let left = left.min(i32::MAX as u128);
+        self.session.send_batch(&format!("SAVEPOINT bounded; SET LOCAL statement_timeout = {left}"))?;
+        let outcome = work(self);
+        let in_time = match outcome {
+            Err(Error::Engine { code: SQLITE_INTERRUPT, .. }) => false,
+            outcome => outcome.map(|()| true)?,
+        };
+        self.session.send_batch("ROLLBACK TO SAVEPOINT bounded; RELEASE SAVEPOINT bounded")?;
+        Ok(in_time)
     }
 }

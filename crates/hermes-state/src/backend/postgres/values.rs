@@ -35,7 +35,7 @@ use crate::value::Value;
 
 type Boxed = Box<dyn StdError + Sync + Send>;
 
-const NUL: char = '\u{10FFFE}';
+pub(in crate::backend::postgres) const NUL: char = '\u{10FFFE}';
 const ESCAPE: char = '\u{10FFFF}';
 const FILL: char = '\u{FFFFF}';
 /// What stands for the noncharacters themselves; see the module's text before touching it.
@@ -149,7 +149,8 @@ fn kind(ty: &Type) -> Kind {
         Type::INT2 | Type::INT4 | Type::INT8 | Type::OID => Kind::Integer,
         Type::FLOAT4 | Type::FLOAT8 => Kind::Real,
         Type::BOOL => Kind::Bool,
-        Type::BYTEA => Kind::Bytes,
+        // The words of a message come in the server's own form.
+        Type::BYTEA | Type::TS_VECTOR => Kind::Bytes,
         Type::UUID => Kind::Uuid,
         _ => Kind::Literal,
     }

@@ -127,6 +127,7 @@ async fn ask(observer: &Client, process: i32) -> Result<Seen, tokio_postgres::Er
     let program: Option<String> = row.try_get(3)?;
     let since: Option<f64> = row.try_get(4)?;
     Ok(Seen::Busy(Some(Holder {
+        operation: None,
         pid,
         program: program.filter(|name| !name.is_empty()),
         since: since.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),

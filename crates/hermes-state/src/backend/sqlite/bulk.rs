@@ -15,10 +15,10 @@ const PROGRESS: &str = "fts_rebuild_progress";
 const STEP_BYTES: i64 = 4 << 20;
 const STEP_ROWS: i64 = 10_000;
 
-/// How much of an index FTS5 gathers in memory before it writes it, while a file is filled, and otherwise: what is written
-/// in smaller parts has to be merged more often, which takes half of the time.
-const HASH_BYTES: u32 = 16 << 20;
-const HASH_DEFAULT: u32 = 1 << 20;
+/// Settings of FTS5 while a file is filled, and otherwise: how much of an index is gathered in memory before it is written,
+/// and how many parts of a size are merged as soon as there are so many. What is written in small parts, and merged
+/// every four of them, is written again and again; without it, sixteen are merged.
+const SETTINGS: [(&str, u32, u32); 2] = [("hashsize", 16 << 20, 1 << 20), ("automerge", 0, 4)];
 
 impl Bulk for SqliteTransaction<'_> {
     fn highest_message_id(&mut self) -> Result<i64> {
@@ -39,7 +39,7 @@ impl Bulk for SqliteTransaction<'_> {
     }
 
     /// In the same process statements are as fast as it gets.
-    fn copy_in(&mut self, _: &str, _: &[&str], _: &[Vec<&Value>]) -> Result<bool> {
+    fn copy_messages(&mut self, _: &[&str], _: &[Vec<&Value>], _: &[(i64, Texts<'_>)]) -> Result<bool> {
         Ok(false)
     }
 
@@ -74,7 +74,9 @@ impl Bulk for SqliteTransaction<'_> {
             [("messages_fts", "messages"), ("messages_fts_trigram", "messages_fts_trigram_src")];
         if rows > 0 {
             for (index, source) in INDEXES {
-                self.execute(&format!("INSERT INTO {index} ({index}, rank) VALUES ('hashsize', {HASH_BYTES})"), &[])?;
+                for (setting, value, _) in SETTINGS {
+                    self.set(index, setting, value)?;
+                }
                 self.execute(
                     &format!(
                         "INSERT INTO {index} (rowid, content, tool_name, tool_calls) \
@@ -87,8 +89,10 @@ impl Bulk for SqliteTransaction<'_> {
         if upto >= last {
             self.execute("DELETE FROM state_meta WHERE key IN (?1, ?2)", &[HIGH_WATER.into(), PROGRESS.into()])?;
             for (index, _) in INDEXES {
-                self.execute(&format!("INSERT INTO {index} ({index}, rank) VALUES ('hashsize', {HASH_DEFAULT})"), &[])?;
-                self.execute(&format!("DELETE FROM {index}_config WHERE k = 'hashsize'"), &[])?;
+                for (setting, _, value) in SETTINGS {
+                    self.set(index, setting, value)?;
+                    self.execute(&format!("DELETE FROM {index}_config WHERE k = '{setting}'"), &[])?;
+                }
             }
         } else {
             self.execute(
@@ -131,6 +135,11 @@ impl SqliteTransaction<'_> {
             }
         }
         Ok((upto, rows))
+    }
+
+    /// Has an index go by a setting from now on.
+    fn set(&mut self, index: &str, setting: &str, value: u32) -> Result<()> {
+        self.execute(&format!("INSERT INTO {index} ({index}, rank) VALUES ('{setting}', {value})"), &[]).map(drop)
     }
 
     fn integer(&mut self, sql: &str, parameters: &[Value]) -> Result<Option<i64>> {

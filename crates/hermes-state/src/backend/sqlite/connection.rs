@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::hooks::Wal;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::identity::{FileIdentity, sidecar};
+use super::deadline;
+use crate::search::{cjk_tokenizer, trigram_tokenizer};
 
 /// Where a store lives.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +36,9 @@ impl Location {
 /// The WAL's length at which it is checkpointed, SQLite's own default.
 const CHECKPOINT_PAGES: c_int = 1000;
 
+/// The WAL's length from which on it is merged beside the writes and not between them.
+const LONG_LOG_PAGES: c_int = 4 * CHECKPOINT_PAGES;
+
 /// The length of a store's log after the last commit of its write connection.
 #[derive(Clone, Default)]
 pub(super) struct WalLength(Arc<AtomicI32>);
@@ -44,11 +48,16 @@ impl WalLength {
     pub(super) fn calls_for_checkpoint(&self) -> bool {
         self.0.load(Ordering::Relaxed) >= CHECKPOINT_PAGES
     }
+
+    /// Whether merging it takes so long that writes should not wait for it.
+    pub(super) fn is_long(&self) -> bool {
+        self.0.load(Ordering::Relaxed) >= LONG_LOG_PAGES
+    }
 }
 
 /// The connection of a store's writing thread; creates the file.
 pub(super) fn open_writer(location: &Location) -> rusqlite::Result<(Connection, WalLength)> {
-    let mut connection = open(location, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE, "")?;
+    let mut connection = open_with(location, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE, "")?;
     if connection.query_row("PRAGMA page_count", [], |row| row.get::<_, i64>(0))? == 0 {
         // Files born here give pages back in small steps; others keep what they have, also at their next VACUUM.
         connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
@@ -71,14 +80,12 @@ pub(super) fn open_writer(location: &Location) -> rusqlite::Result<(Connection, 
 /// A reading connection beside a writer of this process. Merging the log at the end is the writer's business, which knows
 /// whether that is still the store's.
 pub(super) fn open_reader(location: &Location) -> rusqlite::Result<Connection> {
-    let connection = open_query_only(location)?;
-    leave_log_alone(&connection);
-    Ok(connection)
-}
-
-fn open_query_only(location: &Location) -> rusqlite::Result<Connection> {
-    let connection = open(location, OpenFlags::SQLITE_OPEN_READ_WRITE, "")?;
+    let connection = open_existing(location)?;
+    // It may be lent to merge the log while the store is open.
+    #[cfg(target_os = "macos")]
+    connection.pragma_update(None, "checkpoint_fullfsync", true)?;
     connection.pragma_update(None, "query_only", true)?;
+    leave_log_alone(&connection);
     Ok(connection)
 }
 
@@ -88,28 +95,18 @@ pub(super) fn leave_log_alone(connection: &Connection) {
     debug_assert!(set.is_ok(), "a setting that SQLite has had since 3.6: {set:?}");
 }
 
-/// A connection of a store that is only looked at, and left as it was found.
-///
-/// While somebody has the store open its sidecars are there, and reading them changes nothing. Where they are not, a
-/// read-only connection would make them and leave them behind, so one that may write (but is told not to) takes its
-/// place and removes them again; and where the user may not write at all, nobody else can be writing through these
-/// paths either, and the file is read as immutable.
-pub(super) fn open_onlooker(location: &Location) -> rusqlite::Result<Connection> {
-    let Location::File(path) = location else { return open_reader(location) };
-    let read_only = OpenFlags::SQLITE_OPEN_READ_ONLY;
-    if FileIdentity::of(path).is_none() || FileIdentity::of(&sidecar(path, "-wal")).is_some() {
-        return open(location, read_only, "");
-    }
-    if writable(path) && path.parent().is_some_and(writable) {
-        return open_query_only(location);
-    }
-    let connection = open(location, read_only, "immutable=1")?;
-    Ok(connection)
+/// A connection on a file that is there, whatever is in it.
+pub(super) fn open_existing(location: &Location) -> rusqlite::Result<Connection> {
+    open_with(location, OpenFlags::SQLITE_OPEN_READ_WRITE, "")
 }
 
-fn open(location: &Location, flags: OpenFlags, parameters: &str) -> rusqlite::Result<Connection> {
+/// What has a connection take no locks at all, and keep the index of a log in its own memory instead of in a file.
+pub(super) const WITHOUT_LOCKS: &str = if cfg!(unix) { "vfs=unix-none" } else { "vfs=win32-none" };
+
+/// A connection with these rights; `parameters` are those of a URI.
+pub(super) fn open_with(location: &Location, flags: OpenFlags, parameters: &str) -> rusqlite::Result<Connection> {
     let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_EXRESCODE;
-    let connection = match location {
+    let mut connection = match location {
         Location::File(path) if parameters.is_empty() => Connection::open_with_flags(path, flags)?,
         Location::File(path) => Connection::open_with_flags(uri(path, parameters), flags | OpenFlags::SQLITE_OPEN_URI)?,
         Location::Memory(name) => {
@@ -120,8 +117,38 @@ fn open(location: &Location, flags: OpenFlags, parameters: &str) -> rusqlite::Re
     // The gate waits, not SQLite: its own pauses are too long and in no order.
     connection.busy_timeout(Duration::ZERO)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
+    if parameters == WITHOUT_LOCKS {
+        connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+    }
     connection.set_prepared_statement_cache_capacity(64);
+    // Always: a file that other programs keep a cjk index in takes no message from a connection without it.
+    match register_tokenizers(&connection) {
+        // The schema cannot be read. Whoever uses the connection will be told so, or wants to mend it.
+        Err(error) if is_unreadable(&error) => {}
+        registered => registered?,
+    }
+    deadline::heed(&mut connection)?;
     Ok(connection)
+}
+
+/// Has the connection cut texts as all programs on a file do.
+fn register_tokenizers(connection: &Connection) -> rusqlite::Result<()> {
+    cjk_tokenizer::register(connection)?;
+    trigram_tokenizer::register(connection)
+}
+
+/// Whether the file is damaged, or no database at all.
+pub(super) fn is_unreadable(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
+}
+
+/// Has a connection take a schema as far as it can be read, to mend it.
+pub(super) fn take_any_schema(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "writable_schema", true)?;
+    match register_tokenizers(connection) {
+        Err(error) if is_unreadable(&error) => Ok(()),
+        registered => registered,
+    }
 }
 
 /// The path as a URI, every byte that has a meaning there escaped.
@@ -142,13 +169,13 @@ fn uri(path: &Path, parameters: &str) -> String {
 
 /// Whether this user may write the file or folder.
 #[cfg(unix)]
-pub(super) fn writable(path: &Path) -> bool {
+pub(crate) fn writable(path: &Path) -> bool {
     access::may_write(path)
 }
 
 /// Whether this user may write the file or folder.
 #[cfg(not(unix))]
-pub(super) fn writable(path: &Path) -> bool {
+pub(crate) fn writable(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|found| !found.permissions().readonly())
 }
 

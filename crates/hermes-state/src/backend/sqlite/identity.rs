@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 
+use super::own_files::OwnFile;
 use crate::error::{Error, Result};
 
 /// What makes a file the same file.
@@ -43,6 +44,8 @@ impl From<&Metadata> for FileIdentity {
 pub(super) struct StoreIdentity {
     main: (PathBuf, FileIdentity),
     sidecars: Vec<(PathBuf, FileIdentity)>,
+    /// Whether the main file may be empty: it was when it was looked at first, and nobody has begun the store.
+    unbegun: bool,
 }
 
 /// The path of a sidecar: the store's own with a suffix.
@@ -61,28 +64,50 @@ impl StoreIdentity {
         };
         let sidecars =
             if wal { vec![identity(sidecar(main, "-wal"))?, identity(sidecar(main, "-shm"))?] } else { vec![] };
-        Ok(Self { main: identity(main.to_owned())?, sidecars })
+        Ok(Self { main: identity(main.to_owned())?, sidecars, unbegun: false })
     }
 
-    /// Refuses when any of the files is another one now, or gone.
-    pub(super) fn check(&self) -> Result<()> {
+    /// Takes the identities of files that are only looked at.
+    pub(super) fn take_as_found(main: &Path, wal: bool) -> Result<Self> {
+        let unbegun = std::fs::metadata(main).is_ok_and(|found| found.len() == 0);
+        Ok(Self { unbegun, ..Self::take(main, wal)? })
+    }
+
+    /// Whether the store has a log beside it.
+    pub(super) fn has_log(&self) -> bool {
+        !self.sidecars.is_empty()
+    }
+
+    /// Refuses when any of the files is another one now, or gone, or cut to less than it can have. Returns the length of
+    /// the main file.
+    pub(super) fn check(&self) -> Result<u64> {
+        let mut main_bytes = 0;
         for (path, taken) in std::iter::once(&self.main).chain(&self.sidecars) {
             let what = match std::fs::metadata(path).ok() {
-                // A store's main file never shrinks to nothing; its log does, when it has been merged.
                 Some(found) if FileIdentity::from(&found) == *taken => {
-                    if *path == self.main.0 && found.len() == 0 {
-                        return Err(Error::Replaced {
-                            path: self.main.0.clone(),
-                            what: "it was truncated to nothing".to_owned(),
-                        });
+                    let is_main = *path == self.main.0;
+                    if is_main {
+                        main_bytes = found.len();
                     }
-                    continue;
+                    // A store's main file never shrinks to nothing; its log does, when it has been merged. The memory
+                    // that the connections share is never shorter than its first region, once it is there.
+                    match found.len() {
+                        0 if is_main && !self.unbegun => "it was truncated to nothing".to_owned(),
+                        bytes if bytes < OwnFile::SHARED_BYTES && self.is_shared_memory(path) => {
+                            format!("{} was truncated", path.display())
+                        }
+                        _ => continue,
+                    }
                 }
                 Some(_) => format!("{} is another file now", path.display()),
                 None => format!("{} was removed", path.display()),
             };
             return Err(Error::Replaced { path: self.main.0.clone(), what });
         }
-        Ok(())
+        Ok(main_bytes)
+    }
+
+    fn is_shared_memory(&self, path: &Path) -> bool {
+        self.sidecars.last().is_some_and(|(last, _)| path == last)
     }
 }

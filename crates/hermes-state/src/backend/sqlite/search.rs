@@ -1,16 +1,22 @@
 //! The full-text indexes as SQLite's FTS5 serves them: the only place that knows MATCH, rank and snippets.
 
+use std::sync::Arc;
+
+use rusqlite::{Connection, OptionalExtension};
+
+use super::index_state::IndexState;
 use crate::error::{Error, Result};
 use crate::search::hit::SearchHit;
 use crate::search::index::{Found, Index, Search, TextIndex};
 use crate::search::rows::{BEFORE, EVERYWHERE, EXCERPT, ID, Page, Rows, TEXT};
 use crate::search::text::{Condition, is_operator, words};
+use crate::search::upkeep::Backfill;
 use crate::statement::Statement;
 use crate::transaction::Transaction;
 use crate::value::Value;
 
-/// FTS5's tables beside the messages.
-pub(super) struct Fts5;
+/// FTS5's tables beside the messages, and what is known of them.
+pub(super) struct Fts5(pub(super) Arc<IndexState>);
 
 impl TextIndex for Fts5 {
     fn find(&self, transaction: &mut dyn Transaction, search: &Search, rows: &Rows<'_>, page: Page) -> Result<Found> {
@@ -18,11 +24,18 @@ impl TextIndex for Fts5 {
             Value::Blob(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
             _ => None,
         };
+        let damaged = || {
+            // The index of pairs is other programs' too: it is left to those who call for a rebuild.
+            if search.index != Index::Pairs {
+                self.0.note_damage();
+            }
+            Ok(Found::Damaged)
+        };
         match self.page(transaction, search, rows, page) {
-            Ok(hits) if hits.is_empty() && has_lost_rows(transaction, search.index)? => Ok(Found::Damaged),
+            Ok(hits) if self.has_lost_rows(transaction, search.index, hits.is_empty())? => damaged(),
             Ok(hits) => Ok(Found::Hits(hits.into_iter().map(|row| SearchHit::read(row, snippet)).collect())),
             Err(error) if is_rejection(&error) => Ok(Found::Unable),
-            Err(error) if is_damage(&error) => Ok(Found::Damaged),
+            Err(error) if is_damage(&error) => damaged(),
             Err(error) => Err(error),
         }
     }
@@ -35,17 +48,8 @@ impl TextIndex for Fts5 {
     }
 
     fn unindexed(&self, transaction: &mut dyn Transaction) -> Result<Option<(i64, i64)>> {
-        let sql = "SELECT CAST(value AS INTEGER) FROM state_meta WHERE key = ?1";
-        // Files of the oldest releases have no such table, and no such rebuild.
-        let Some(last) = marker(transaction.scalar(sql, &["fts_rebuild_high_water".into()]))? else { return Ok(None) };
-        let done = marker(transaction.scalar(sql, &["fts_rebuild_progress".into()]))?.unwrap_or_default();
-        Ok((last > 0 && done < last).then_some((done, last)))
-    }
-
-    /// Other programs may stop keeping this index at any time, and say so in the file.
-    fn pairs_are_complete(&self, transaction: &mut dyn Transaction) -> Result<bool> {
-        let sql = "SELECT COUNT(*) FROM state_meta WHERE key IN ('fts_cjk_stale', 'fts_cjk_rebuild_high_water')";
-        Ok(transaction.scalar(sql, &[])?.as_i64() == Some(0))
+        let rebuilding = transaction.rebuilding(Backfill::Main)?;
+        Ok(rebuilding.filter(|status| status.indexed < status.total).map(|status| (status.indexed, status.total)))
     }
 
     /// What a scan is for here is what no index has.
@@ -54,14 +58,7 @@ impl TextIndex for Fts5 {
     }
 }
 
-fn marker(value: Result<Value>) -> Result<Option<i64>> {
-    match value {
-        Err(error) if is_rejection(&error) => Ok(None),
-        value => Ok(value?.as_i64()),
-    }
-}
-
-fn table(index: Index) -> &'static str {
+pub(super) fn table(index: Index) -> &'static str {
     match index {
         Index::Words => "messages_fts",
         Index::Trigrams => "messages_fts_trigram",
@@ -70,6 +67,19 @@ fn table(index: Index) -> &'static str {
 }
 
 impl Fts5 {
+    /// Whether rows are missing in the index. It is looked into once, and whenever there are no hits, since what is
+    /// overwritten with zeros does not fail.
+    fn has_lost_rows(&self, transaction: &mut dyn Transaction, index: Index, no_hits: bool) -> Result<bool> {
+        if !no_hits && self.0.is_compared(index) {
+            return Ok(false);
+        }
+        let lost = has_lost_rows(transaction, index)?;
+        if !lost {
+            self.0.note_compared(index);
+        }
+        Ok(lost)
+    }
+
     /// The rows on a page of the hits, with a snippet for text.
     fn page(
         &self,
@@ -87,6 +97,7 @@ impl Fts5 {
         push_hits(&mut statement, search, rows);
         statement.push(&match by_time {
             Some(order) => format!(" ORDER BY m.timestamp {order}, {table}.rank, m.id"),
+            None if search.newest => format!(" ORDER BY {table}.rowid DESC"),
             // By this alone FTS5 sorts by itself, equal ranks by id.
             None => format!(" ORDER BY {table}.rank"),
         });
@@ -159,7 +170,7 @@ fn is_rejection(error: &Error) -> bool {
 }
 
 /// `SQLITE_CORRUPT_VTAB`: the damage is in the index, the transcript is well.
-const DAMAGED_INDEX: i32 = 267;
+pub(super) const DAMAGED_INDEX: i32 = 267;
 
 /// Whether a search failed because the index is damaged.
 fn is_damage(error: &Error) -> bool {
@@ -168,7 +179,7 @@ fn is_damage(error: &Error) -> bool {
 
 /// Whether the index has fewer rows than it keeps the sizes of. An index whose blocks were overwritten with zeros does
 /// not fail: to FTS5 it is empty, and fills up again with what is written from then on.
-fn has_lost_rows(transaction: &mut dyn Transaction, index: Index) -> Result<bool> {
+pub(super) fn has_lost_rows(transaction: &mut dyn Transaction, index: Index) -> Result<bool> {
     let table = table(index);
     // The first record holds, before the totals of its columns, the number of rows.
     let totals = transaction.scalar(&format!("SELECT block FROM {table}_data WHERE id = 1"), &[])?;
@@ -178,6 +189,15 @@ fn has_lost_rows(transaction: &mut dyn Transaction, index: Index) -> Result<bool
         _ => 0,
     };
     Ok(kept.as_i64().is_some_and(|kept| rows < kept))
+}
+
+/// The same of a table by its name, on a connection that only looks.
+pub(super) fn lost_rows(connection: &Connection, table: &str) -> rusqlite::Result<bool> {
+    let totals = connection
+        .query_row(&format!("SELECT block FROM {table}_data WHERE id = 1"), [], |row| row.get::<_, Vec<u8>>(0))
+        .optional()?;
+    let kept: i64 = connection.query_row(&format!("SELECT COUNT(*) FROM {table}_docsize"), [], |row| row.get(0))?;
+    Ok(totals.map_or(0, |record| varint(&record)) < kept)
 }
 
 /// The integer that a record begins with: seven bits a byte, the highest bit set on all but the last.

@@ -45,6 +45,32 @@ pub(super) fn bytes(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |found| found.len())
 }
 
+/// How many frames of the log count, and how many of those are not in the main file yet: by the log's shared index, while
+/// there is one, else at most as many as the log has room for.
+pub(super) fn log_frames(path: &Path, page_size: u64) -> (Option<u64>, Option<u64>) {
+    const HEADER: u64 = 32;
+    const FRAME_HEADER: u64 = 24;
+    let log = bytes(&sidecar(path, "-wal"));
+    if log <= HEADER {
+        return (Some(0), Some(0));
+    }
+    let shared = sidecar(path, "-shm");
+    if bytes(&shared) > 0 {
+        return match lock::holder::beginning::<100>(&shared) {
+            Some(index) => {
+                // Two copies of a header with the number of the last frame, then how many of them are merged.
+                let number =
+                    |at: usize| u64::from(u32::from_ne_bytes([index[at], index[at + 1], index[at + 2], index[at + 3]]));
+                let (frames, merged) = (number(16), number(96));
+                (Some(frames), Some(frames.saturating_sub(merged)))
+            }
+            None => (None, None),
+        };
+    }
+    let most = (page_size > 0).then(|| (log - HEADER) / (page_size + FRAME_HEADER));
+    (most, most)
+}
+
 /// Everybody who has the store open: those that registered, and those the kernel shows to hold one of its files.
 pub(super) fn users(path: &Path) -> Vec<User> {
     let mut users: Vec<User> = siblings::list(path)
@@ -53,6 +79,8 @@ pub(super) fn users(path: &Path) -> Vec<User> {
             pid: i32::try_from(sibling.pid).unwrap_or_default(),
             host: None,
             program: Some(sibling.program),
+            open_for: Some(sibling.open_for),
+            open_since: sibling.open_since,
             takes_turns: true,
             operation: sibling.operation.map(str::to_owned),
             waiting: sibling.waiting_for,
@@ -68,6 +96,8 @@ pub(super) fn users(path: &Path) -> Vec<User> {
                 pid,
                 host: None,
                 program: lock::holder::program(pid),
+                open_for: None,
+                open_since: None,
                 takes_turns: false,
                 operation: None,
                 waiting: None,

@@ -11,7 +11,14 @@ use crate::backend::sqlite::schema::SCHEMA_VERSION;
 use crate::error::ServerTrouble;
 
 /// The migrations, in order; the place in this list, from one on, is the version of the layout.
-const MIGRATIONS: [&str; 1] = [include_str!("0001.sql")];
+const MIGRATIONS: [&str; 6] = [
+    include_str!("0001.sql"),
+    include_str!("0002.sql"),
+    include_str!("0003.sql"),
+    include_str!("0004.sql"),
+    include_str!("0005.sql"),
+    include_str!("0006.sql"),
+];
 /// The version of the layout that this release writes.
 pub(crate) const LAYOUT_VERSION: i64 = MIGRATIONS.len() as i64;
 

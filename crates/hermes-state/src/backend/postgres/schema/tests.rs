@@ -27,6 +27,8 @@ fn tables_have_the_columns_of_the_other_engine_in_its_order() {
     let Some(server) = Server::shared() else { return };
     let sqlite = rusqlite::Connection::open_in_memory().unwrap();
     sqlite.execute_batch(crate::SCHEMA_SQL).unwrap();
+    sqlite.execute_batch(crate::TOPICS_SQL).unwrap();
+    sqlite.execute_batch("ALTER TABLE messages ADD COLUMN client_key TEXT").unwrap();
     block_on(async {
         let address = server.address();
         let mut connected = writer(&address).await;
@@ -56,9 +58,9 @@ fn tables_have_the_columns_of_the_other_engine_in_its_order() {
             assert_eq!(found[5], collation, "{table}.{column}");
             compared += 1;
         }
-        assert_eq!(compared, 1 + 46 + 21 + 18 + 2 + 4 + 4 + 18);
+        assert_eq!(compared, 1 + 46 + 22 + 18 + 2 + 4 + 4 + 18 + 10 + 8);
         let versions =
-            rows(&connected, "SELECT version, (SELECT version FROM server_layout) FROM schema_version").await;
+            rows(&connected, "SELECT version, (SELECT max(version) FROM server_layout) FROM schema_version").await;
         assert_eq!(versions, [[Value::Integer(23), Value::Integer(LAYOUT_VERSION)]]);
     });
 }
@@ -89,7 +91,30 @@ fn twenty_may_open_at_once() {
     block_on(async {
         let connected = writer(&address).await;
         assert_eq!(rows(&connected, "SELECT count(*) FROM schema_version").await, [[Value::Integer(1)]]);
-        assert_eq!(rows(&connected, "SELECT count(*) FROM server_layout").await, [[Value::Integer(1)]]);
+        assert_eq!(rows(&connected, "SELECT count(*) FROM server_layout").await, [[Value::Integer(LAYOUT_VERSION)]]);
+    });
+}
+
+#[test]
+fn a_store_of_the_first_layout_is_brought_up_to_date_with_its_rows() {
+    let Some(server) = Server::shared() else { return };
+    let address = server.address();
+    block_on(async {
+        let mut connected = writer(&address).await;
+        bring_up_to_date(&mut connected.client, &address).await.unwrap();
+        let expected = shape(&connected).await;
+        let back = "ALTER TABLE messages DROP COLUMN client_key; \
+             DROP TABLE telegram_dm_topic_mode, telegram_dm_topic_bindings, hermes_state_leases, hermes_state_spooled; \
+             ALTER TABLE applied_writes DROP COLUMN row_id; DELETE FROM server_layout WHERE version > 1; \
+            INSERT INTO sessions (id, source, started_at) VALUES ('s', 'cli', 1); \
+            INSERT INTO messages (session_id, role, timestamp) VALUES ('s', 'user', 1), ('s', 'user', 2)";
+        connected.client.batch_execute(back).await.unwrap();
+        assert_eq!(inspect_only(&connected.client, &address).await.unwrap(), Inspection::Older);
+        assert_eq!(bring_up_to_date(&mut connected.client, &address).await.unwrap(), Inspection::UpToDate);
+        assert_eq!(shape(&connected).await, expected);
+        assert_eq!(rows(&connected, "SELECT count(*) FROM messages").await, [[Value::Integer(2)]]);
+        let twice = "UPDATE messages SET client_key = 'k'";
+        assert!(connected.client.batch_execute(twice).await.is_err(), "a key is of one row");
     });
 }
 
@@ -140,6 +165,37 @@ fn an_older_schema_version_is_raised() {
         assert_eq!(inspect_only(&connected.client, &address).await.unwrap(), Inspection::Older);
         assert_eq!(bring_up_to_date(&mut connected.client, &address).await.unwrap(), Inspection::UpToDate);
         assert_eq!(rows(&connected, "SELECT version FROM schema_version").await, [[Value::Integer(23)]]);
+    });
+}
+
+#[test]
+fn a_store_of_any_older_layout_becomes_as_a_new_one_and_keeps_its_rows() {
+    let Some(server) = Server::shared() else { return };
+    block_on(async {
+        let fresh = server.address();
+        let mut connected = writer(&fresh).await;
+        bring_up_to_date(&mut connected.client, &fresh).await.unwrap();
+        let expected = shape(&connected).await;
+        for older in 1..MIGRATIONS.len() {
+            let address = server.address();
+            let mut connected = writer(&address).await;
+            let create = format!("CREATE SCHEMA \"{}\"", address.schema());
+            connected.client.batch_execute(&create).await.unwrap();
+            for (version, sql) in (1..=older).zip(MIGRATIONS) {
+                connected.client.batch_execute(sql).await.unwrap();
+                let record = format!("INSERT INTO server_layout VALUES ({version}, 0)");
+                connected.client.batch_execute(&record).await.unwrap();
+            }
+            let rows_before = format!(
+                "INSERT INTO schema_version VALUES ({SCHEMA_VERSION}); \
+                 INSERT INTO sessions (id, source, started_at) VALUES ('s', 'cli', 1)"
+            );
+            connected.client.batch_execute(&rows_before).await.unwrap();
+            assert_eq!(inspect_only(&connected.client, &address).await.unwrap(), Inspection::Older);
+            assert_eq!(bring_up_to_date(&mut connected.client, &address).await.unwrap(), Inspection::UpToDate);
+            assert_eq!(shape(&connected).await, expected, "from layout {older}");
+            assert_eq!(rows(&connected, "SELECT id FROM sessions").await, [[Value::from("s")]]);
+        }
     });
 }
 

@@ -1,5 +1,6 @@
 //! Searching with `tsquery`: which rows match, in which order, and what is shown of them.
 
+use super::super::values::NUL;
 use super::compile::{Ids, matching, narrow, ranking};
 use crate::error::Result;
 use crate::search::expression::{Expression, Phrase};
@@ -17,19 +18,19 @@ use crate::value::Value;
 /// server would have to read them all.
 const RANKED: i64 = 200;
 
+const NEWEST_FIRST: &str = "m.id DESC";
+
 /// The index of words in `message_words`.
 pub(in crate::backend::postgres) struct TsQuery;
 
 impl TextIndex for TsQuery {
     fn find(&self, transaction: &mut dyn Transaction, search: &Search, rows: &Rows<'_>, page: Page) -> Result<Found> {
         let Some(matched) = Matched::of(search)? else { return Ok(Found::Unable) };
-        // What a plan costs depends on how common the words are, which a plan for any words cannot know.
-        transaction.send("SET LOCAL plan_cache_mode = force_custom_plan", &[])?;
-        let found = if let Some(order) = rows.order_by_time() {
-            matched.page(transaction, rows, &format!("m.timestamp {order}, m.id"), page)?
-        } else {
-            matched.best(transaction, rows, page)?
-        };
+        let found = planned_anew(transaction, |transaction| match rows.order_by_time() {
+            Some(order) => matched.page(transaction, rows, &format!("m.timestamp {order}, m.id"), page),
+            None if search.newest => matched.page(transaction, rows, NEWEST_FIRST, page),
+            None => matched.best(transaction, rows, page),
+        })?;
         let hits = found.into_iter().map(|row| matched.hit(row)).collect::<Result<_>>()?;
         Ok(Found::Hits(hits))
     }
@@ -38,8 +39,11 @@ impl TextIndex for TsQuery {
         let Some(matched) = Matched::of(search)? else { return Ok(0) };
         let mut statement = Statement::default();
         statement.push("SELECT COUNT(*)");
-        matched.push_hits(&mut statement, rows, "", None)?;
-        Ok(transaction.scalar(&statement.sql, &statement.parameters)?.as_i64().unwrap_or_default())
+        let sources = matched.sources(&mut statement)?;
+        matched.push_hits(&mut statement, rows, &sources, "", None);
+        planned_anew(transaction, |transaction| {
+            Ok(transaction.scalar(&statement.sql, &statement.parameters)?.as_i64().unwrap_or_default())
+        })
     }
 
     /// The index is kept with every message, and never rebuilt behind its back.
@@ -47,14 +51,22 @@ impl TextIndex for TsQuery {
         Ok(None)
     }
 
-    fn pairs_are_complete(&self, _: &mut dyn Transaction) -> Result<bool> {
-        Ok(true)
-    }
-
     fn narrow(&self, condition: &Condition, statement: &mut Statement) -> Result<Vec<String>> {
         let narrowed = with_tokenizer(|tokenizer| narrow(condition, tokenizer, statement))?;
         Ok(narrowed.map_or_else(|| vec![EVERYWHERE.to_owned()], sources))
     }
+}
+
+/// What a plan costs depends on how common the words are, which a plan for any words cannot know. For other statements
+/// planning anew would be most of what they cost.
+fn planned_anew<T>(
+    transaction: &mut dyn Transaction,
+    ask: impl FnOnce(&mut dyn Transaction) -> Result<T>,
+) -> Result<T> {
+    transaction.send("SET LOCAL plan_cache_mode = force_custom_plan", &[])?;
+    let answer = ask(transaction)?;
+    transaction.send("SET LOCAL plan_cache_mode TO DEFAULT", &[])?;
+    Ok(answer)
 }
 
 /// Messages of one row in the index, and those of several.
@@ -104,27 +116,85 @@ impl<'a> Matched<'a> {
         if all || end > RANKED {
             let offset = page.offset.max(RANKED);
             let limit = if all { page.limit } else { end - offset };
-            found.extend(self.page(transaction, rows, "m.id DESC", Page { limit, offset })?);
+            found.extend(self.page(transaction, rows, NEWEST_FIRST, Page { limit, offset })?);
         }
         Ok(found)
     }
 
+    /// A page of the [`RANKED`] newest hits, the best first. It is cut before anything is read of its messages.
     fn ranked(&self, transaction: &mut dyn Transaction, rows: &Rows<'_>, page: Page) -> Result<Vec<Vec<Value>>> {
-        let By::Words = self.by else {
-            return self.page(transaction, rows, "m.id DESC", page);
-        };
         let mut statement = Statement::default();
-        statement.push("WITH newest AS MATERIALIZED (SELECT m.id AS id");
-        self.push_hits(&mut statement, rows, "m.id DESC", Some(RANKED))?;
-        statement.push(&format!(" ORDER BY m.id DESC LIMIT {RANKED})"));
-        let query = with_tokenizer(|tokenizer| ranking(&self.search.expression, tokenizer, &mut statement))?;
-        statement.push(&format!(
-            " SELECT {}, m.tool_calls FROM newest n JOIN messages m ON m.id = n.id JOIN sessions s ON s.id = m.session_id \
-             JOIN message_words w ON w.message_id = n.id AND w.piece = 0 ORDER BY ts_rank(w.words, {query}, 1) DESC, m.id",
-            rows.columns("m.content")
-        ));
-        page.push(&mut statement);
+        statement.push(&format!("SELECT {}, m.tool_calls", rows.columns("m.content")));
+        if let By::Words = self.by {
+            let newest = self.newest(transaction, rows, RANKED)?;
+            let query = with_tokenizer(|tokenizer| ranking(&self.search.expression, tokenizer, &mut statement))?;
+            let ids = array(&newest, &mut statement);
+            statement.push(&format!(
+                " FROM (SELECT message_id AS id, ts_rank(words, {query}, 1) AS rank FROM message_words \
+                 WHERE message_id = ANY ({ids}) AND piece = 0 ORDER BY rank DESC, id"
+            ));
+            page.push(&mut statement);
+            statement.push(") h JOIN messages m ON m.id = h.id JOIN sessions s ON s.id = m.session_id");
+            statement.push(" ORDER BY h.rank DESC, m.id");
+        } else {
+            // What only holds parts is as good as anything else that does.
+            let mut shown = self.newest(transaction, rows, page.offset + page.limit)?;
+            shown.truncate(usize::try_from(page.offset + page.limit).unwrap_or(usize::MAX));
+            shown.drain(..shown.len().min(usize::try_from(page.offset).unwrap_or_default()));
+            let source = among(&shown, &mut statement);
+            statement.push(&format!("{source} ORDER BY {NEWEST_FIRST}"));
+        }
         all_rows(transaction, &statement)
+    }
+
+    /// The ids of the newest hits, at least `wanted` of them if there are so many.
+    ///
+    /// Mostly the newest messages with the words are hits, or there are few with them at all. Then this is all that has
+    /// to be known of others, and a server that takes the words to be rarer than they are, as it does with phrases, does
+    /// not look at every message that has them.
+    fn newest(&self, transaction: &mut dyn Transaction, rows: &Rows<'_>, wanted: i64) -> Result<Vec<i64>> {
+        let mut statement = Statement::default();
+        let words = match &self.by {
+            By::Words => {
+                Some(with_tokenizer(|tokenizer| matching(&self.search.expression, tokenizer, &mut statement))?)
+            }
+            By::Parts(condition) => with_tokenizer(|tokenizer| narrow(condition, tokenizer, &mut statement))?,
+        };
+        if let Some(Ids { whole, several }) = words {
+            let order = format!("ORDER BY id DESC LIMIT {RANKED}");
+            statement.push(&format!(
+                "(SELECT message_id AS id FROM message_words WHERE pieces = 1 AND words @@ {whole} {order}) UNION ALL \
+                 (SELECT DISTINCT message_id AS id FROM ({several}) AS several {order}) {order}"
+            ));
+            let told = all_ids(transaction, &statement)?;
+            if told.is_empty() {
+                return Ok(told);
+            }
+            let mut statement = Statement::default();
+            let source = among(&told, &mut statement);
+            let hits = self.ids(transaction, rows, statement, &[source], RANKED)?;
+            if count_of(&told) < RANKED || count_of(&hits) >= wanted {
+                return Ok(hits);
+            }
+        }
+        let mut statement = Statement::default();
+        let sources = self.sources(&mut statement)?;
+        self.ids(transaction, rows, statement, &sources, wanted)
+    }
+
+    /// The ids of the newest hits from these sources.
+    fn ids(
+        &self,
+        transaction: &mut dyn Transaction,
+        rows: &Rows<'_>,
+        mut statement: Statement,
+        sources: &[String],
+        most: i64,
+    ) -> Result<Vec<i64>> {
+        statement.push("SELECT m.id");
+        self.push_hits(&mut statement, rows, sources, NEWEST_FIRST, Some(most));
+        statement.push(&format!(" ORDER BY {NEWEST_FIRST} LIMIT {most}"));
+        all_ids(transaction, &statement)
     }
 
     fn page(
@@ -137,28 +207,46 @@ impl<'a> Matched<'a> {
         let mut statement = Statement::default();
         statement.push(&format!("SELECT {}, m.tool_calls", rows.columns("m.content")));
         let most = (page.limit >= 0).then(|| page.offset.saturating_add(page.limit));
-        self.push_hits(&mut statement, rows, order, most)?;
+        let sources = self.sources(&mut statement)?;
+        self.push_hits(&mut statement, rows, &sources, order, most);
         statement.push(&format!(" ORDER BY {order}"));
         page.push(&mut statement);
         all_rows(transaction, &statement)
     }
 
-    fn push_hits(&self, statement: &mut Statement, rows: &Rows<'_>, order: &str, most: Option<i64>) -> Result<()> {
-        let (sources, mut conditions) = match &self.by {
+    /// Where all hits are.
+    fn sources(&self, statement: &mut Statement) -> Result<Vec<String>> {
+        match &self.by {
             By::Words => {
                 let ids = with_tokenizer(|tokenizer| matching(&self.search.expression, tokenizer, statement))?;
-                (sources(ids), String::new())
+                Ok(sources(ids))
             }
+            By::Parts(condition) => TsQuery.narrow(condition, statement),
+        }
+    }
+
+    /// Adds the rows of these sources that are hits as far as more than the words decides it.
+    fn push_hits(
+        &self,
+        statement: &mut Statement,
+        rows: &Rows<'_>,
+        sources: &[String],
+        order: &str,
+        most: Option<i64>,
+    ) {
+        let mut conditions = match &self.by {
+            By::Words => String::new(),
             By::Parts(condition) => {
-                let sources = TsQuery.narrow(condition, statement)?;
-                (sources, format!(" AND m.role <> 'tool' AND {}", rows.hold(condition, statement)))
+                // A file's index of trigrams ends a text at its first NUL.
+                let nul = u32::from(NUL);
+                let part = |column: &str| format!("SPLIT_PART(COALESCE(m.{column}, ''), CHR({nul}), 1)");
+                format!(" AND m.role <> 'tool' AND {}", rows.hold_in(condition, statement, &part))
             }
         };
         for text in &self.search.holding {
             conditions.push_str(&format!(" AND {}", rows.holds(statement, text)));
         }
-        rows.push_hits(statement, &sources, &mut |statement| statement.push(&conditions), order, most);
-        Ok(())
+        rows.push_hits(statement, sources, &mut |statement| statement.push(&conditions), order, most);
     }
 
     fn hit(&self, row: Vec<Value>) -> Result<SearchHit> {
@@ -170,6 +258,25 @@ impl<'a> Matched<'a> {
         };
         Ok(SearchHit::read(row, |_| shown))
     }
+}
+
+/// These messages, as a source of hits.
+fn among(ids: &[i64], statement: &mut Statement) -> String {
+    format!("{EVERYWHERE} AND m.id = ANY ({})", array(ids, statement))
+}
+
+fn array(ids: &[i64], statement: &mut Statement) -> String {
+    let list = ids.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
+    format!("CAST(CAST({} AS text) AS bigint[])", statement.bind(format!("{{{list}}}")))
+}
+
+fn all_ids(transaction: &mut dyn Transaction, statement: &Statement) -> Result<Vec<i64>> {
+    let rows = all_rows(transaction, statement)?;
+    Ok(rows.iter().filter_map(|row| row.first().and_then(Value::as_i64)).collect())
+}
+
+fn count_of(ids: &[i64]) -> i64 {
+    i64::try_from(ids.len()).unwrap_or(i64::MAX)
 }
 
 fn all_rows(transaction: &mut dyn Transaction, statement: &Statement) -> Result<Vec<Vec<Value>>> {

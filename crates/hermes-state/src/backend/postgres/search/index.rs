@@ -1,4 +1,5 @@
-//! What the index of words holds of a message: values of the type `tsvector`, in text form.
+//! What the index of words holds of a message: values of the type `tsvector`, in the binary form that the server takes
+//! in a third of the time that it takes to read them as text.
 //!
 //! A value has two classes of lexemes. Words are those of `unicode61`. Words that hold Chinese, Japanese or Korean are
 //! there a second time, cut as by `cjk_unicode61`, each part marked with [`PART`]: a substring that holds two of these
@@ -12,6 +13,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::ops::Range;
 
 use crate::search::cjk::{cut_cjk, is_cut};
 use crate::search::snippet::Texts;
@@ -41,18 +43,24 @@ pub(super) struct Limits {
 pub(super) const LIMITS: Limits = Limits { positions: 16_000, repeats: 255, bytes: 512 * 1024, overlap: 63 };
 
 /// The rows of a message: one for all but very long ones, none if it has no words.
-pub(crate) fn pieces(tokenizer: &mut Tokenizer, texts: &Texts<'_>) -> Vec<String> {
+pub(crate) fn pieces(tokenizer: &mut Tokenizer, texts: &Texts<'_>) -> Vec<Vec<u8>> {
     pieces_within(LIMITS, tokenizer, texts)
 }
 
-pub(super) fn pieces_within(limits: Limits, tokenizer: &mut Tokenizer, texts: &Texts<'_>) -> Vec<String> {
-    let mut lexemes = Lexemes::default();
+pub(super) fn pieces_within(limits: Limits, tokenizer: &mut Tokenizer, texts: &Texts<'_>) -> Vec<Vec<u8>> {
+    // All lexemes one after the other, and where each position has its own.
+    let mut lexemes = String::new();
     let (mut words, mut parts) = (Vec::new(), Vec::new());
+    let mut add = |positions: &mut Vec<Option<Range<usize>>>, lexeme: &str| {
+        let start = lexemes.len();
+        lexemes.push_str(lexeme);
+        positions.push(Some(start..lexemes.len()));
+    };
     for text in texts.columns().into_iter().flatten() {
         tokenizer.whole_words(text, &mut |token| {
-            words.push(Some(lexemes.number(&lexeme(shortened(token).text))));
+            add(&mut words, &lexeme(shortened(token).text));
             if !token.text.is_ascii() && token.text.chars().any(is_cut) {
-                cut_cjk(token, text, &mut |part| parts.push(Some(lexemes.number(&part_lexeme(part)))));
+                cut_cjk(token, text, &mut |part| add(&mut parts, &part_lexeme(part)));
                 parts.push(None);
             }
         });
@@ -64,7 +72,17 @@ pub(super) fn pieces_within(limits: Limits, tokenizer: &mut Tokenizer, texts: &T
     while words.last() == Some(&None) {
         words.pop();
     }
-    lexemes.pieces(limits, &words)
+    let mut numbers = HashMap::with_capacity(words.len());
+    let mut names = Vec::new();
+    let mut number = |name| {
+        *numbers.entry(name).or_insert_with(|| {
+            names.push(name);
+            names.len() - 1
+        })
+    };
+    let positions: Vec<Option<usize>> =
+        words.into_iter().map(|place| place.map(|place| number(&lexemes[place]))).collect();
+    cut(limits, &names, &positions)
 }
 
 fn part_lexeme(part: Token<'_>) -> String {
@@ -98,82 +116,53 @@ fn fnv1a(bytes: &[u8]) -> u128 {
     bytes.iter().fold(BASIS, |hash, byte| (hash ^ u128::from(*byte)).wrapping_mul(PRIME))
 }
 
-/// The different lexemes of a message, by number.
-#[derive(Default)]
-struct Lexemes {
-    numbers: HashMap<String, usize>,
-}
-
-impl Lexemes {
-    fn number(&mut self, lexeme: &str) -> usize {
-        if let Some(number) = self.numbers.get(lexeme) {
-            return *number;
-        }
-        let number = self.numbers.len();
-        self.numbers.insert(lexeme.to_owned(), number);
-        number
-    }
-
-    /// Cuts what stands at the positions into rows.
-    fn pieces(&self, limits: Limits, positions: &[Option<usize>]) -> Vec<String> {
-        let mut names = vec![""; self.numbers.len()];
-        for (name, number) in &self.numbers {
-            names[*number] = name;
-        }
-        let mut places: Vec<Vec<usize>> = vec![Vec::new(); names.len()];
-        let mut pieces = Vec::new();
-        let mut start = 0;
-        while start < positions.len() {
-            let (mut seen, mut bytes) = (Vec::new(), 0);
-            let mut end = start;
-            while let Some(at) = positions.get(end)
-                && end - start < limits.positions
-            {
-                end += 1;
-                let Some(number) = *at else { continue };
-                let places = &mut places[number];
-                // A lexeme's entry and the alignment before its positions, and two bytes for each of them.
-                let more = if places.is_empty() { names[number].len() + 8 } else { 2 };
-                if places.len() == limits.repeats || bytes + more > limits.bytes {
-                    end -= 1;
-                    break;
-                }
-                if places.is_empty() {
-                    seen.push(number);
-                }
-                places.push(end - start);
-                bytes += more;
-            }
-            pieces.push(literal(seen.into_iter().map(|number| (names[number], std::mem::take(&mut places[number])))));
-            if end == positions.len() {
+/// Cuts what stands at the positions, by the number of its name, into rows.
+fn cut(limits: Limits, names: &[&str], positions: &[Option<usize>]) -> Vec<Vec<u8>> {
+    let mut counts = vec![0; names.len()];
+    let mut pieces = Vec::new();
+    let mut start = 0;
+    while start < positions.len() {
+        let (mut inside, mut bytes) = (Vec::with_capacity(limits.positions.min(positions.len() - start)), 0);
+        let mut end = start;
+        while let Some(at) = positions.get(end)
+            && end - start < limits.positions
+        {
+            end += 1;
+            let Some(number) = *at else { continue };
+            // A lexeme's entry and the alignment before its positions, and two bytes for each of them.
+            let more = if counts[number] == 0 { names[number].len() + 8 } else { 2 };
+            if counts[number] == limits.repeats || bytes + more > limits.bytes {
+                end -= 1;
                 break;
             }
-            start = (start + 1).max(end.saturating_sub(limits.overlap));
+            counts[number] += 1;
+            inside.push((number, end - start));
+            bytes += more;
         }
-        pieces
+        inside.iter().for_each(|(number, _)| counts[*number] = 0);
+        pieces.push(vector(names, inside, bytes));
+        if end == positions.len() {
+            break;
+        }
+        start = (start + 1).max(end.saturating_sub(limits.overlap));
     }
+    pieces
 }
 
-fn literal<'a>(lexemes: impl Iterator<Item = (&'a str, Vec<usize>)>) -> String {
-    let mut text = String::with_capacity(1024);
-    for (name, places) in lexemes {
-        if !text.is_empty() {
-            text.push(' ');
-        }
-        push_quoted(&mut text, name);
-        for (index, place) in places.iter().enumerate() {
-            text.push(if index == 0 { ':' } else { ',' });
-            push_number(&mut text, *place);
-        }
+/// The binary form: how many lexemes, and each with its end, how many positions it has, and these. The server brings them
+/// into its order.
+fn vector(names: &[&str], mut inside: Vec<(usize, usize)>, bytes: usize) -> Vec<u8> {
+    inside.sort_unstable();
+    let mut vector = Vec::with_capacity(bytes + 4);
+    let lexemes = inside.chunk_by(|one, other| one.0 == other.0);
+    vector.extend_from_slice(&(lexemes.clone().count() as u32).to_be_bytes());
+    for places in lexemes {
+        vector.extend_from_slice(names[places[0].0].as_bytes());
+        vector.push(0);
+        vector.extend_from_slice(&(places.len() as u16).to_be_bytes());
+        places.iter().for_each(|(_, place)| vector.extend_from_slice(&(*place as u16).to_be_bytes()));
     }
-    text
-}
-
-fn push_number(text: &mut String, number: usize) {
-    if number >= 10 {
-        push_number(text, number / 10);
-    }
-    text.push(char::from(b'0' + (number % 10) as u8));
+    vector
 }
 
 fn push_quoted(text: &mut String, lexeme: &str) {

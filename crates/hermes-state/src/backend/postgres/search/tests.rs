@@ -10,7 +10,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
 use super::compile::{Ids, ids, narrow, stretches, windows};
-use super::index::{LIMITS, Limits, WHOLE_PHRASE, lexeme, pieces, pieces_within};
+use super::index::{LIMITS, Limits, WHOLE_PHRASE, lexeme, pieces_within};
 use crate::search::expression::tests::{Document, documents, matches, query, sound_query};
 use crate::search::expression::{Expression, Group, Phrase, Terms};
 use crate::search::snippet::Texts;
@@ -37,7 +37,28 @@ fn of_content(content: &str) -> Document {
 }
 
 fn rows(limits: Limits, document: &Document) -> Vec<String> {
-    with_tokenizer(|tokenizer| pieces_within(limits, tokenizer, &texts(document)))
+    let rows = with_tokenizer(|tokenizer| pieces_within(limits, tokenizer, &texts(document)));
+    rows.iter().map(|row| literal(row)).collect()
+}
+
+/// A value in text form.
+fn literal(vector: &[u8]) -> String {
+    let (count, mut rest) = vector.split_at(4);
+    let mut lexemes = Vec::new();
+    let number = |rest: &mut &[u8]| {
+        let (number, after) = rest.split_first_chunk::<2>().unwrap();
+        *rest = after;
+        u16::from_be_bytes(*number)
+    };
+    while let Some(end) = rest.iter().position(|byte| *byte == 0) {
+        let lexeme = std::str::from_utf8(&rest[..end]).unwrap();
+        rest = &rest[end + 1..];
+        let places: Vec<String> = (0..number(&mut rest)).map(|_| number(&mut rest).to_string()).collect();
+        lexemes.push(format!("'{lexeme}':{}", places.join(",")));
+    }
+    assert!(rest.is_empty());
+    assert_eq!(u32::from_be_bytes(count.try_into().unwrap()) as usize, lexemes.len());
+    lexemes.join(" ")
 }
 
 /// A value as PostgreSQL would have it.
@@ -103,7 +124,7 @@ fn a_message_is_words_with_positions() {
         (of_content("茶, 龙井"), vec!["'茶':1 '龙井':2 '\u{1}茶':4 '\u{1}龙井':6"]),
         (of_content("' \\ …"), vec![]),
     ] {
-        let rows = with_tokenizer(|tokenizer| pieces(tokenizer, &texts(&document)));
+        let rows = rows(LIMITS, &document);
         assert_eq!(rows, expected.into_iter().map(str::to_owned).collect::<Vec<_>>(), "{document:?}");
     }
 }

@@ -21,8 +21,14 @@ pub(crate) fn of_write_lock(path: &Path) -> Option<Holder> {
     #[cfg(target_os = "linux")]
     {
         let main = path.to_owned();
-        let pid = crew::bystander().run(move || ask_the_lock(&main)).ok().flatten()?;
-        Some(Holder { pid, program: program(pid), since: None })
+        let ask = move || {
+            let ask = || ask_the_lock(&main);
+            let pid = ask()?;
+            let program = program(pid);
+            // Between the two it may have ended, and its number have become another's.
+            (ask() == Some(pid)).then_some(Holder { pid, program, operation: None, since: None })
+        };
+        crew::bystander().run(ask).ok().flatten()
     }
     #[cfg(not(target_os = "linux"))]
     {
@@ -53,6 +59,29 @@ fn owner_of(file: &Path, start: i64, length: i64) -> Option<i32> {
     // SAFETY: a valid descriptor and a valid structure that outlives the call.
     let asked = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLK, &raw mut lock) };
     (asked == 0 && lock.l_type == libc::F_WRLCK as i16 && lock.l_pid > 0).then_some(lock.l_pid)
+}
+
+/// The first bytes of a file of a store, read where opening and closing it drops no lock.
+pub(crate) fn beginning<const LENGTH: usize>(file: &Path) -> Option<[u8; LENGTH]> {
+    #[cfg(target_os = "linux")]
+    {
+        let file = file.to_owned();
+        crew::bystander().run(move || read_beginning(&file)).ok().flatten()
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = file;
+        None
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[expect(clippy::disallowed_methods, reason = "runs on the bystander's table, which owns no locks to lose")]
+fn read_beginning<const LENGTH: usize>(file: &Path) -> Option<[u8; LENGTH]> {
+    use std::io::Read as _;
+    let mut bytes = [0; LENGTH];
+    std::fs::File::open(file).ok()?.read_exact(&mut bytes).ok()?;
+    Some(bytes)
 }
 
 /// The program of a process in the words its owner would use: the executable, and the script an interpreter runs.

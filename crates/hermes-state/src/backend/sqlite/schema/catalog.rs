@@ -45,7 +45,13 @@ impl Catalog {
     }
 
     pub(super) fn has_table_starting(&self, prefix: &str) -> bool {
-        self.objects.iter().any(|object| object.kind == "table" && object.name.starts_with(prefix))
+        self.first_table_starting(prefix).is_some()
+    }
+
+    /// In the order in which the tables were made.
+    pub(super) fn first_table_starting(&self, prefix: &str) -> Option<&str> {
+        let mut tables = self.objects.iter().filter(|object| object.kind == "table");
+        tables.find(|table| table.name.starts_with(prefix)).map(|table| table.name.as_str())
     }
 
     fn find(&self, kind: &str, name: &str) -> Option<&Object> {
@@ -58,6 +64,8 @@ pub(super) struct Column {
     pub(super) name: String,
     /// What `ALTER TABLE … ADD COLUMN` needs behind the name: type, NOT NULL and default, but no key and no reference.
     pub(super) declaration: String,
+    /// The default as SQL text, if it has one.
+    pub(super) default: Option<String>,
     /// The column's place in the primary key, from 1; 0 if it is not part of it.
     pub(super) key: i64,
 }
@@ -85,11 +93,11 @@ pub(super) fn columns(conn: &Connection, table: &str) -> rusqlite::Result<Vec<Co
         if row.get(2)? && key == 0 {
             add("NOT NULL");
         }
-        if let Some(default) = default {
+        if let Some(default) = &default {
             add("DEFAULT");
-            add(&default);
+            add(default);
         }
-        Ok(Column { name: row.get(0)?, declaration, key })
+        Ok(Column { name: row.get(0)?, declaration, default, key })
     })?
     .collect()
 }
@@ -100,7 +108,7 @@ pub(super) fn has_rows(conn: &Connection, table: &str) -> rusqlite::Result<bool>
 }
 
 /// A name as SQL text.
-pub(super) fn quoted(name: &str) -> String {
+pub(in crate::backend::sqlite) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 

@@ -10,7 +10,7 @@ use super::fts::{CJK, Layout};
 use super::{Context, Note};
 use crate::backend::sqlite::errors::extended_code;
 
-const STALE: &str = "fts_cjk_stale";
+pub(super) const STALE: &str = "fts_cjk_stale";
 
 /// Whether an open under this context would leave the cjk objects as they are.
 pub(super) fn complete(conn: &Connection, catalog: &Catalog, context: &Context) -> rusqlite::Result<bool> {
@@ -22,13 +22,16 @@ pub(super) fn complete(conn: &Connection, catalog: &Catalog, context: &Context) 
         || CJK.has_table(catalog, layout) && (has_all_triggers(catalog) || catalog::has_marker(conn, STALE)?))
 }
 
+/// Whether the index is there and kept.
+pub(super) fn is_kept(catalog: &Catalog) -> bool {
+    let layout = Layout::of(catalog);
+    layout == Layout::Current && CJK.has_table(catalog, layout) && has_all_triggers(catalog)
+}
+
 /// Whether the index holds every row and may answer.
 pub(super) fn serves(conn: &Connection, catalog: &Catalog, context: &Context) -> rusqlite::Result<bool> {
-    let layout = Layout::of(catalog);
     Ok(context.cjk
-        && layout == Layout::Current
-        && CJK.has_table(catalog, layout)
-        && has_all_triggers(catalog)
+        && is_kept(catalog)
         && !catalog::has_marker(conn, STALE)?
         && !catalog::has_marker(conn, &CJK.high_water())?)
 }
@@ -60,7 +63,8 @@ pub(super) fn ensure(
     }
 }
 
-fn detach(conn: &Connection) -> rusqlite::Result<()> {
+/// Takes the index out of service.
+pub(super) fn detach(conn: &Connection) -> rusqlite::Result<()> {
     catalog::set_marker(conn, STALE, "1")?;
     for trigger in CJK.triggers() {
         conn.execute_batch(&format!("DROP TRIGGER IF EXISTS {trigger}"))?;
@@ -68,7 +72,8 @@ fn detach(conn: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-fn attach(conn: &Connection, catalog: &Catalog) -> rusqlite::Result<()> {
+/// Makes what is missing of the index; a table made now waits for its backfill.
+pub(super) fn attach(conn: &Connection, catalog: &Catalog) -> rusqlite::Result<()> {
     let is_new = !catalog.has_table(CJK.table);
     conn.execute_batch(&CJK.current_table())?;
     if is_new {
@@ -97,7 +102,7 @@ fn begin_backfill(conn: &Connection) -> rusqlite::Result<()> {
     }
 }
 
-fn has_any_trigger(catalog: &Catalog) -> bool {
+pub(super) fn has_any_trigger(catalog: &Catalog) -> bool {
     CJK.triggers().iter().any(|trigger| catalog.has_trigger(trigger))
 }
 

@@ -107,7 +107,7 @@ pub(super) fn add(conn: &Connection, table: &str, column: &Column) -> rusqlite::
 }
 
 /// The columns that a table lacks and can get. SQLite takes names that differ in case for the same one.
-fn missing<'a>(conn: &Connection, table: &'a Table) -> rusqlite::Result<Vec<&'a Column>> {
+pub(super) fn missing<'a>(conn: &Connection, table: &'a Table) -> rusqlite::Result<Vec<&'a Column>> {
     let live = catalog::columns(conn, &table.name)?;
     let mut missing: Vec<&Column> = table
         .columns

@@ -6,8 +6,8 @@
 
 use rusqlite::Connection;
 
-use super::Note;
 use super::catalog::{self, Catalog};
+use super::{Context, Note};
 
 /// A file has one of these, and opening never changes which.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +78,11 @@ impl Surface {
 
     pub(super) fn progress(&self) -> String {
         format!("{}_progress", self.markers)
+    }
+
+    /// Says that the backfill was begun by a release that others may join in it.
+    pub(super) fn ours(&self) -> String {
+        format!("hermes_state_{}", self.markers)
     }
 
     /// Whether every object of the surface is there.
@@ -186,12 +191,25 @@ impl Surface {
         )
     }
 
+    /// Replaces the rows of a range in an index with its own copy of all text; the `last` range takes along what no message
+    /// has any more.
+    pub(super) fn replace(&self, conn: &Connection, range: [i64; 2], last: bool) -> rusqlite::Result<()> {
+        let Self { table, .. } = self;
+        if last {
+            let strays = "rowid > ?1 AND rowid NOT IN (SELECT id FROM messages) OR rowid <= 0";
+            conn.execute(&format!("DELETE FROM {table} WHERE {strays}"), [range[1]])?;
+        }
+        conn.execute(&format!("DELETE FROM {table} WHERE rowid > ?1 AND rowid <= ?2"), range)?;
+        let rows = format!("SELECT id, {} FROM messages WHERE id > ?1 AND id <= ?2", joined(""));
+        conn.execute(&format!("INSERT INTO {table}(rowid, content) {rows}"), range).map(drop)
+    }
+
     fn tokenize_option(&self) -> String {
         self.tokenizer.map_or(String::new(), |tokenizer| format!(", tokenize='{tokenizer}'"))
     }
 
     /// Fills the index from the messages, whatever it held.
-    fn rebuild(&self, conn: &Connection, file: Layout) -> rusqlite::Result<()> {
+    pub(super) fn rebuild(&self, conn: &Connection, file: Layout) -> rusqlite::Result<()> {
         let Self { table, .. } = self;
         conn.execute_batch(&match self.layout(file) {
             Layout::Inline => format!(
@@ -216,9 +234,19 @@ pub(super) fn complete(catalog: &Catalog) -> bool {
     is_kept(&MESSAGES, catalog) && is_kept(&TRIGRAM, catalog)
 }
 
+/// From so many messages on, or so much text, an index is not rebuilt under the lock of an open.
+const MANY: i64 = 1000;
+const MUCH: i64 = 256 << 10;
+
 /// Makes what is missing. An index of which anything was missing has gaps of unknown extent, because triggers go
-/// missing when a process that could not run them dropped them; so it is rebuilt at once.
-pub(super) fn ensure(conn: &Connection, catalog: &Catalog, notes: &mut Vec<Note>) -> rusqlite::Result<()> {
+/// missing when a process that could not run them dropped them; so it is rebuilt at once, or begun anew where that would
+/// make others wait. Old layouts, which cannot say how far they are filled, are rebuilt at once whatever it takes.
+pub(super) fn ensure(
+    conn: &Connection,
+    catalog: &Catalog,
+    context: &Context,
+    notes: &mut Vec<Note>,
+) -> rusqlite::Result<()> {
     let layout = Layout::of(catalog);
     let incomplete: Vec<Surface> =
         [MESSAGES, TRIGRAM].into_iter().filter(|surface| !surface.complete(catalog, layout)).collect();
@@ -233,6 +261,12 @@ pub(super) fn ensure(conn: &Connection, catalog: &Catalog, notes: &mut Vec<Note>
     let backfill = catalog::has_marker(conn, &MESSAGES.high_water())?;
     let stale = if layout == Layout::Current && backfill { vec![MESSAGES, TRIGRAM] } else { incomplete };
     let note = catalog::has_rows(conn, "messages")?;
+    if layout == Layout::Current && !context.alone && is_large(conn)? {
+        super::renewal::renew(conn)?;
+        catalog::set_marker(conn, super::renewal::DAMAGED, "1")?;
+        notes.push(Note::IndexesBegun);
+        return Ok(());
+    }
     for surface in &stale {
         surface.rebuild(conn, layout)?;
         if note {
@@ -244,4 +278,13 @@ pub(super) fn ensure(conn: &Connection, catalog: &Catalog, notes: &mut Vec<Note>
         catalog::clear_marker(conn, &MESSAGES.progress())?;
     }
     Ok(())
+}
+
+fn is_large(conn: &Connection) -> rusqlite::Result<bool> {
+    conn.query_row(
+        "SELECT count(*) >= ?1 OR total(bytes) >= ?2 FROM (
+             SELECT OCTET_LENGTH(coalesce(content, '')) + OCTET_LENGTH(coalesce(tool_calls, '')) AS bytes FROM messages LIMIT ?1)",
+        [MANY, MUCH],
+        |row| row.get(0),
+    )
 }

@@ -159,6 +159,14 @@ pub(super) fn is_stamped(conn: &Connection, catalog: &Catalog) -> rusqlite::Resu
     Ok(!has_final_layout(conn, catalog)? || catalog::marker_is(conn, STAMP, &FTS_STORAGE_VERSION.to_string())?)
 }
 
+/// What is noted down once the full-text storage has been brought up to date, as an open does too.
+pub(super) fn settle(conn: &Connection) -> rusqlite::Result<()> {
+    catalog::set_marker(conn, STAMP, &FTS_STORAGE_VERSION.to_string())?;
+    catalog::clear_marker(conn, "fts_optimize_available")?;
+    conn.execute("UPDATE schema_version SET version = ?1 WHERE version < ?1", [SCHEMA_VERSION])?;
+    Ok(())
+}
+
 pub(super) fn stamp(conn: &Connection, catalog: &Catalog) -> rusqlite::Result<()> {
     if has_final_layout(conn, catalog)? {
         catalog::set_marker(conn, STAMP, &FTS_STORAGE_VERSION.to_string())?;
@@ -169,6 +177,6 @@ pub(super) fn stamp(conn: &Connection, catalog: &Catalog) -> rusqlite::Result<()
 /// Current, filled, and rid of the tables that it replaced.
 fn has_final_layout(conn: &Connection, catalog: &Catalog) -> rusqlite::Result<bool> {
     Ok(!Layout::of(catalog).is_legacy()
-        && !catalog.has_table_starting("fts_v22_trash_")
+        && !catalog.has_table_starting(super::renewal::TRASH)
         && !catalog::has_marker(conn, &super::fts::MESSAGES.high_water())?)
 }

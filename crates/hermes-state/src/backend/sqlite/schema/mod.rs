@@ -4,15 +4,20 @@
 //! [`adopt`], which does all of it in that one transaction: racing processes find either nothing done or everything,
 //! and so does whoever opens the file after a crash. No error of SQLite is taken for "already done".
 
+mod backfill;
 mod catalog;
 mod cjk;
 mod columns;
 mod fts;
 mod indexes;
 mod migrate;
+mod renewal;
 mod sessions_json;
+pub(super) mod stand_ins;
 #[cfg(test)]
 mod tests;
+pub(super) mod topics;
+mod unattended;
 mod usage;
 
 use std::fmt;
@@ -23,6 +28,14 @@ use catalog::Catalog;
 use fts::Layout;
 use migrate::Version;
 
+pub(crate) use backfill::{
+    begin_in_place, can_be_filled, in_place, in_place_step, is_ours, markers, rebuild_legacy, step,
+};
+pub(in crate::backend::sqlite) use catalog::quoted;
+pub(in crate::backend::sqlite) use renewal::TRASH;
+pub(crate) use renewal::{clear_step, is_due, is_marked_damaged, renew, renew_all, renew_cjk};
+pub(crate) use unattended::{Pending, pending};
+
 pub use columns::{SchemaColumns, parse_schema_columns};
 
 /// The version of the schema that this release writes.
@@ -32,9 +45,18 @@ pub const FTS_STORAGE_VERSION: i64 = 1;
 
 /// A script, safe to run again, that makes the base tables and base indexes and nothing else.
 pub const SCHEMA_SQL: &str = concat!(include_str!("tables.sql"), include_str!("indexes.sql"));
+/// A script, safe to run again, that makes the tables and indexes of Telegram topics. They are no part of the base: a
+/// file has them only once somebody asked for them.
+pub(crate) const TOPICS_SQL: &str = include_str!("topics.sql");
 const TABLES_SQL: &str = include_str!("tables.sql");
 const INDEXES_SQL: &str = include_str!("indexes.sql");
 const LATE_INDEXES_SQL: &str = include_str!("late_indexes.sql");
+/// What stores get that know keys of callers.
+pub(crate) const CLIENT_KEYS_SQL: &str = include_str!("client_keys.sql");
+/// What stores get that have given a lease.
+pub(crate) const LEASES_SQL: &str = include_str!("leases.sql");
+/// Which spooled writes are stored; made when the first of them is.
+pub(crate) const SPOOL_NOTES_SQL: &str = include_str!("spool_notes.sql");
 
 /// What an open has to be told, since the library reads no environment.
 #[derive(Debug, Clone, Default)]
@@ -43,6 +65,8 @@ pub(crate) struct Context {
     pub(crate) sessions_json: Option<String>,
     /// Whether the tokenizer of the cjk index is installed on this host for every program, and switched on.
     pub(crate) cjk: bool,
+    /// Whether nobody else has the file, so that indexes may be filled under one lock however long that takes.
+    pub(crate) alone: bool,
 }
 
 /// What [`inspect`] found.
@@ -107,8 +131,12 @@ pub(crate) enum Note {
     UsageOfGoneSessions(usize),
     /// Triggers of the index had gone missing; it was filled anew.
     IndexRebuilt(&'static str),
+    /// The same, but there was too much to fill in while others wait: the indexes were begun anew.
+    IndexesBegun,
     /// The tokenizer is gone from this host, so the cjk index was taken out of service.
     CjkDetached,
+    /// A write met a damaged full-text index; the indexes were begun anew and are being filled.
+    IndexesRenewed,
     /// The cjk index could not be made; this is what SQLite said.
     CjkUnavailable(String),
 }
@@ -126,9 +154,17 @@ impl fmt::Display for Note {
             Self::IndexRebuilt(table) => {
                 write!(f, "rebuilt the full-text index {table}, which was not kept for a while")
             }
+            Self::IndexesBegun => write!(
+                f,
+                "a full-text index was not kept for a while: searches read rows instead until the indexes are rebuilt; call for that (rebuild_fts), or it is done behind the writes"
+            ),
             Self::CjkDetached => write!(
                 f,
                 "the cjk tokenizer is not installed here: its index is out of use until the search storage is optimised where it is"
+            ),
+            Self::IndexesRenewed => write!(
+                f,
+                "a full-text index was damaged: the transcript is intact, and searches read rows instead until the indexes are rebuilt; call for that (rebuild_fts), or it begins behind the writes in a minute"
             ),
             Self::CjkUnavailable(error) => write!(f, "the cjk index cannot be used: {error}"),
         }
@@ -181,7 +217,7 @@ pub(crate) fn adopt(conn: &Connection, context: &Context) -> rusqlite::Result<Ad
     columns::reconcile(conn)?;
     usage::ensure(conn, &catalog()?, &mut notes)?;
     indexes::ensure(conn, &catalog()?, &mut notes)?;
-    fts::ensure(conn, &catalog()?, &mut notes)?;
+    fts::ensure(conn, &catalog()?, context, &mut notes)?;
     cjk::ensure(conn, &catalog()?, context, &mut notes)?;
     if has_messages_without_state(conn)? {
         conn.execute("UPDATE messages SET active = 1 WHERE active IS NULL", [])?;
@@ -196,8 +232,52 @@ pub(crate) fn adopt(conn: &Connection, context: &Context) -> rusqlite::Result<Ad
 /// # Errors
 ///
 /// Whatever SQLite reports.
+#[cfg(test)]
 pub(crate) fn features(conn: &Connection, context: &Context) -> rusqlite::Result<Features> {
     features_of(conn, &Catalog::read(conn)?, context)
+}
+
+/// Which of the full-text indexes are there and kept by their triggers, whatever they hold: words, trigrams, cjk.
+///
+/// # Errors
+///
+/// Whatever SQLite reports.
+pub(crate) fn kept_indexes(conn: &Connection) -> rusqlite::Result<[bool; 3]> {
+    let catalog = Catalog::read(conn)?;
+    Ok([fts::is_kept(&fts::MESSAGES, &catalog), fts::is_kept(&fts::TRIGRAM, &catalog), cjk::is_kept(&catalog)])
+}
+
+/// Whether the full-text indexes have the layout of an older release.
+///
+/// # Errors
+///
+/// Whatever SQLite reports.
+pub(crate) fn is_legacy(conn: &Connection) -> rusqlite::Result<bool> {
+    Ok(Layout::of(&Catalog::read(conn)?).is_legacy())
+}
+
+/// Makes the cjk index, or what is missing of it, where the tokenizer is everybody's; one with gaps is begun anew.
+///
+/// # Errors
+///
+/// Whatever SQLite reports.
+pub(crate) fn ensure_cjk(conn: &Connection) -> rusqlite::Result<()> {
+    if catalog::has_marker(conn, cjk::STALE)? {
+        renew_cjk(conn)
+    } else if Layout::of(&Catalog::read(conn)?).is_legacy() {
+        Ok(())
+    } else {
+        cjk::attach(conn, &Catalog::read(conn)?)
+    }
+}
+
+/// Notes down that the full-text storage is up to date.
+///
+/// # Errors
+///
+/// Whatever SQLite reports.
+pub(crate) fn settle(conn: &Connection) -> rusqlite::Result<()> {
+    migrate::settle(conn)
 }
 
 fn features_of(conn: &Connection, catalog: &Catalog, context: &Context) -> rusqlite::Result<Features> {

@@ -6,30 +6,57 @@ use rusqlite::{Connection, params};
 use serde::Serialize;
 use serde_json::{Map, Value, ser::Formatter};
 
-/// Fills what the sessions do not know yet. A text that is no JSON object tells nothing; the file was never the
-/// database's to vouch for.
+/// Fills what the sessions do not know yet. A text that is no JSON object tells nothing, and neither does an entry with a
+/// list or an object where a text belongs; the file was never the database's to vouch for.
 pub(super) fn import(conn: &Connection, text: &str) -> rusqlite::Result<()> {
     let Ok(entries) = serde_json::from_str::<Map<String, Value>>(text) else {
         return Ok(());
     };
     for (key, entry) in &entries {
-        if let (false, Value::Object(entry)) = (key.starts_with('_'), entry) {
-            import_entry(conn, key, entry)?;
+        if let (false, Value::Object(entry)) = (key.starts_with('_'), entry)
+            && let Some(entry) = Entry::read(entry)
+        {
+            entry.import(conn, key)?;
         }
     }
     Ok(())
 }
 
-fn import_entry(conn: &Connection, key: &str, entry: &Map<String, Value>) -> rusqlite::Result<()> {
-    let Some(session) = entry.get("session_id").filter(|id| is_truthy(id)).and_then(text) else {
-        return Ok(());
-    };
-    let session_key = entry.get("session_key").filter(|key| is_truthy(key)).and_then(text);
-    let origin = entry.get("origin").and_then(Value::as_object);
-    let of_origin = |name| origin.and_then(|origin| origin.get(name)).and_then(text);
-    let finalized = ["expiry_finalized", "memory_flushed"].iter().any(|flag| entry.get(*flag).is_some_and(is_truthy));
-    let mut fill = conn.prepare_cached(
-        "UPDATE sessions SET
+/// What an entry says.
+struct Entry {
+    session: String,
+    session_key: Option<String>,
+    chat_id: Option<String>,
+    thread_id: Option<String>,
+    chat_type: Option<String>,
+    display_name: Option<String>,
+    origin: Option<String>,
+    finalized: bool,
+}
+
+impl Entry {
+    /// `None` if it is about no session, or cannot be understood.
+    fn read(entry: &Map<String, Value>) -> Option<Self> {
+        let truthy = |name| entry.get(name).filter(|value| is_truthy(value)).map_or(Some(None), text);
+        let origin = entry.get("origin").and_then(Value::as_object);
+        let of_origin = |name| origin.and_then(|origin| origin.get(name)).map_or(Some(None), text);
+        let of_entry = |name| entry.get(name).map_or(Some(None), text);
+        let flags = ["expiry_finalized", "memory_flushed"];
+        Some(Self {
+            session: truthy("session_id")??,
+            session_key: truthy("session_key")?,
+            chat_id: of_origin("chat_id")?,
+            thread_id: of_origin("thread_id")?,
+            chat_type: of_entry("chat_type")?,
+            display_name: of_entry("display_name")?,
+            origin: origin.map(dump),
+            finalized: flags.iter().any(|flag| entry.get(*flag).is_some_and(is_truthy)),
+        })
+    }
+
+    fn import(&self, conn: &Connection, key: &str) -> rusqlite::Result<()> {
+        let mut fill = conn.prepare_cached(
+            "UPDATE sessions SET
              session_key = coalesce(session_key, ?2),
              chat_id = coalesce(chat_id, ?3),
              thread_id = coalesce(thread_id, ?4),
@@ -38,27 +65,29 @@ fn import_entry(conn: &Connection, key: &str, entry: &Map<String, Value>) -> rus
              origin_json = coalesce(origin_json, ?7),
              expiry_finalized = CASE WHEN ?8 AND coalesce(expiry_finalized, 0) = 0 THEN 1 ELSE expiry_finalized END
          WHERE id = ?1",
-    )?;
-    fill.execute(params![
-        session,
-        session_key.unwrap_or_else(|| key.to_owned()),
-        of_origin("chat_id"),
-        of_origin("thread_id"),
-        entry.get("chat_type").and_then(text),
-        entry.get("display_name").and_then(text),
-        origin.map(dump),
-        finalized,
-    ])?;
-    Ok(())
+        )?;
+        fill.execute(params![
+            self.session,
+            self.session_key.as_deref().unwrap_or(key),
+            self.chat_id,
+            self.thread_id,
+            self.chat_type,
+            self.display_name,
+            self.origin,
+            self.finalized,
+        ])?;
+        Ok(())
+    }
 }
 
-/// A scalar as a text column holds it.
-fn text(value: &Value) -> Option<String> {
+/// A scalar as a text column holds it; `None` for what is none.
+fn text(value: &Value) -> Option<Option<String>> {
     match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Number(number) => Some(number.to_string()),
-        Value::Bool(flag) => Some(u8::from(*flag).to_string()),
-        Value::Null | Value::Array(_) | Value::Object(_) => None,
+        Value::Null => Some(None),
+        Value::String(text) => Some(Some(text.clone())),
+        Value::Number(number) => Some(Some(number.to_string())),
+        Value::Bool(flag) => Some(Some(u8::from(*flag).to_string())),
+        Value::Array(_) | Value::Object(_) => None,
     }
 }
 

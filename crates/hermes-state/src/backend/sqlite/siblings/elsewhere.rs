@@ -34,7 +34,7 @@ impl Seat {
         match *self {}
     }
 
-    pub(super) fn take_ticket(&self) -> u64 {
+    pub(super) fn take_ticket(&self, _operation: Operation) -> u64 {
         match *self {}
     }
 

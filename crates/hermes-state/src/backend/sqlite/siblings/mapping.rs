@@ -63,8 +63,9 @@ pub(super) struct Slot {
     pub(super) namespace: AtomicU64,
     pub(super) claimed_at: AtomicU64,
     pub(super) program: [AtomicU64; PROGRAM_BYTES / 8],
-    /// The last byte of a page is written to give the file room and may therefore mean nothing.
-    _unused: AtomicU64,
+    /// When it was claimed by the clock on the wall; see [`Slot::claimed_on_the_wall`]. The last byte of a page is
+    /// written to give the file room, and stands where this has nothing.
+    pub(super) claimed_wall: AtomicU64,
 }
 
 const _: () = {

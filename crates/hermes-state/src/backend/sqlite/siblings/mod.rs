@@ -28,8 +28,9 @@ mod tests;
 mod turn;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
+use super::lock::crew;
 use crate::backend::Operation;
 use crate::error::Holder;
 
@@ -45,7 +46,9 @@ pub(crate) struct Sibling {
     pub program: String,
     /// How long it has had the store open.
     pub open_for: Duration,
-    /// What it is doing under the write lock.
+    /// Since when, by the clock on the wall as it stood then.
+    pub open_since: Option<SystemTime>,
+    /// What it is doing under the write lock, or waits to do.
     pub operation: Option<&'static str>,
     /// How long it has been waiting for its turn to write; nothing when it does not wait.
     pub waiting_for: Option<Duration>,
@@ -56,7 +59,12 @@ pub(crate) struct Sibling {
 impl Sibling {
     /// It, as an error names it that others wait for.
     pub(crate) fn as_holder(&self) -> Option<Holder> {
-        Some(Holder { pid: i32::try_from(self.pid).ok()?, program: Some(self.program.clone()), since: None })
+        Some(Holder {
+            pid: i32::try_from(self.pid).ok()?,
+            program: Some(self.program.clone()),
+            operation: self.operation,
+            since: self.holding_for,
+        })
     }
 }
 
@@ -111,6 +119,25 @@ pub(crate) fn holder(store: &Path) -> Option<Sibling> {
 /// Two may say that they hold it for the moment in which one has committed and the next has begun: the later does.
 fn holder_among(all: Vec<Sibling>) -> Option<Sibling> {
     all.into_iter().filter(|sibling| sibling.holding_for.is_some()).min_by_key(|sibling| sibling.holding_for)
+}
+
+/// How long the part of one write takes that is about siblings when nobody else wants to write: for the benchmark, which
+/// cannot see it in an append.
+#[must_use]
+pub fn registry_upkeep(store: &Path, writes: u32) -> Duration {
+    let store = store.to_owned();
+    let measured = crew::owners().run(move || {
+        let siblings = Siblings::join(&store);
+        let started = Instant::now();
+        for _ in 0..writes {
+            let mut place = Place::take(&siblings, Operation::Write);
+            let _ = place.wait(&siblings, Duration::ZERO);
+            place.holding(&siblings, Operation::Write);
+            place.leave(&siblings);
+        }
+        started.elapsed() / writes.max(1)
+    });
+    measured.unwrap_or(Duration::MAX)
 }
 
 fn sidecar(store: &Path) -> PathBuf {

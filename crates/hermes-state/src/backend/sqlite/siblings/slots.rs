@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::byte_lock::{ByteLock, is_held};
 use super::mapping::{Layout, Mapping, PROGRAM_BYTES, SLOTS, Slot};
@@ -57,7 +57,9 @@ impl Seat {
         let pid = std::process::id();
         slot.started.store(identity::start_of(pid).unwrap_or(0), Relaxed);
         slot.namespace.store(identity::namespace(), Relaxed);
-        slot.claimed_at.store(futex::now(), Relaxed);
+        let claimed_at = futex::now();
+        slot.claimed_at.store(claimed_at, Relaxed);
+        slot.claimed_wall.store(wall_stamp(SystemTime::now(), claimed_at), Relaxed);
         slot.set_program(&holder::program(pid.cast_signed()).unwrap_or_default());
         slot.pid.store(pid, Release);
         self.mapping.counters.used.fetch_max(self.number as u32 + 1, SeqCst);
@@ -89,8 +91,9 @@ impl Seat {
     ///
     /// Before it is drawn the slot already shows a lower bound of it, so that nobody who draws a later one can look at
     /// the line in between and find it without this one (the "choosing" of Lamport's bakery).
-    pub(super) fn take_ticket(&self) -> u64 {
+    pub(super) fn take_ticket(&self, operation: Operation) -> u64 {
         let slot = self.slot();
+        slot.operation.store(operation as u32, Relaxed);
         let counter = &self.mapping.counters.last_ticket;
         slot.waiting_since.store(futex::now(), Relaxed);
         let bound = counter.load(SeqCst).wrapping_add(1).max(1);
@@ -212,6 +215,14 @@ impl Slot {
         String::from_utf8_lossy(&bytes[..length]).into_owned()
     }
 
+    /// When it was claimed, in whole seconds: once and for all, since clocks that are read one after the other, and one
+    /// of which may be set, give another answer every time. Nothing where the owner's release tells nothing.
+    fn claimed_on_the_wall(&self) -> Option<SystemTime> {
+        let (stamp, claimed_at) = (self.claimed_wall.load(Relaxed), self.claimed_at.load(Relaxed));
+        let time = UNIX_EPOCH + Duration::from_secs(stamp >> CLAIM_BITS);
+        (stamp == wall_stamp(time, claimed_at)).then_some(time)
+    }
+
     /// What stands in a slot whose byte is locked; nothing if that lock is only an heirloom of a child whose fork ran no
     /// handlers, which the number and start of the process show where they mean anything.
     fn describe(&self) -> Option<Sibling> {
@@ -220,17 +231,29 @@ impl Slot {
         if pid == 0 || here && identity::start_of(pid) != Some(self.started.load(Relaxed)) {
             return None;
         }
+        // Its number means another process here, or none.
+        let elsewhere = if here { "" } else { " in another container" };
         let now = futex::now();
         let age = |since: u64| (since != 0).then(|| Duration::from_nanos(now.saturating_sub(since)));
         Some(Sibling {
             pid,
-            program: self.program(),
+            program: self.program() + elsewhere,
             open_for: age(self.claimed_at.load(Relaxed)).unwrap_or_default(),
+            open_since: self.claimed_on_the_wall(),
             operation: Operation::name_of(self.operation.load(Relaxed)),
             waiting_for: age(self.waiting_since.load(Relaxed)),
             holding_for: age(self.holding_since.load(Relaxed)),
         })
     }
+}
+
+/// How much of the monotonic time of its claim a slot's time on the wall carries: what an earlier owner left is then
+/// told from what this one has written.
+const CLAIM_BITS: u32 = 20;
+
+fn wall_stamp(time: SystemTime, claimed_at: u64) -> u64 {
+    let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    seconds << CLAIM_BITS | claimed_at & ((1 << CLAIM_BITS) - 1)
 }
 
 /// The living, seen by somebody without a slot.

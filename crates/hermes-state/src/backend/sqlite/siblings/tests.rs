@@ -110,7 +110,7 @@ trait LineUp {
 
 impl LineUp for Siblings {
     fn line_up(&mut self) -> Turn<'_> {
-        let place = Some(Place::take(self));
+        let place = Some(Place::take(self, Operation::Write));
         Turn { siblings: self, place }
     }
 }
@@ -518,13 +518,22 @@ fn the_list_says_who_is_there_and_not_who_was() {
     assert_eq!(super::holder(&store), None);
 
     let slot = siblings.seat().expect("a slot").slot();
+    slot.holding_since.store(1, Ordering::Relaxed);
+    assert_eq!(super::holder(&store).map(|sibling| sibling.pid), Some(std::process::id()));
     slot.started.fetch_add(1, Ordering::Relaxed);
     assert_eq!(list(&store), [], "a process of that number that started later is another one");
+    assert_eq!(super::holder(&store), None, "and holds nothing");
+    slot.holding_since.store(0, Ordering::Relaxed);
     slot.started.fetch_sub(1, Ordering::Relaxed);
     slot.pid.store(i32::MAX.cast_unsigned(), Ordering::Relaxed);
     assert_eq!(list(&store), [], "a locked byte is no proof of life without its process");
     slot.namespace.fetch_add(1, Ordering::Relaxed);
-    assert_eq!(list(&store).len(), 1, "but numbers of another container prove nothing");
+    let seen = list(&store);
+    assert_eq!(seen.len(), 1, "but numbers of another container prove nothing");
+    assert!(seen[0].program.ends_with(" in another container"), "and mean nobody here: {seen:?}");
+    assert!(seen[0].open_since.is_some());
+    slot.claimed_at.fetch_add(1, Ordering::Relaxed);
+    assert_eq!(list(&store)[0].open_since, None, "a time that an earlier owner left is not taken for this one's");
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub(crate) enum Standing {
 /// A place in line, and the turn to write once it is the first. To be given back by [`Place::leave`].
 ///
 /// ```text
-/// let mut place = Place::take(&siblings);
+/// let mut place = Place::take(&siblings, Operation::Write);
 /// loop {
 ///     match place.wait(&siblings, slice) {
 ///         Standing::Behind => {}
@@ -46,6 +46,7 @@ pub(crate) enum Standing {
 #[must_use = "a place that is not left keeps the others waiting"]
 pub(crate) struct Place {
     pub(super) ticket: u64,
+    operation: Operation,
     /// The first in line as last seen, and since when it has not moved.
     watched: Option<(Front, Instant)>,
     /// When this one, behind it, last tried for SQLite's lock.
@@ -54,9 +55,9 @@ pub(crate) struct Place {
 
 impl Place {
     /// Takes the last place in the line of those that want to write. One store has one at a time.
-    pub(crate) fn take(siblings: &Siblings) -> Self {
-        let ticket = siblings.seat().map_or(0, |seat| seat.take_ticket());
-        Self { ticket, watched: None, tried: None }
+    pub(crate) fn take(siblings: &Siblings, operation: Operation) -> Self {
+        let ticket = siblings.seat().map_or(0, |seat| seat.take_ticket(operation));
+        Self { ticket, operation, watched: None, tried: None }
     }
 
     /// Waits for something to do, at most so long.
@@ -70,7 +71,7 @@ impl Place {
             let word = seat.word();
             if !seat.has_ticket(self.ticket) {
                 // Stopped for so long that somebody passed over it: back to the end of the line.
-                self.ticket = seat.take_ticket();
+                self.ticket = seat.take_ticket(self.operation);
             }
             let Some(front) = seat.front_before(self.ticket) else {
                 self.watched = None;

@@ -1,43 +1,15 @@
-//! The optional cjk index, with a stand-in for its tokenizer.
-
-use std::ffi::CStr;
-use std::ptr;
-
-use rusqlite::ffi;
+//! The optional cjk index.
 
 use super::*;
+use crate::search::cjk_tokenizer::register;
 
-const WITH: Context = Context { sessions_json: None, cjk: true };
-const WITHOUT: Context = Context { sessions_json: None, cjk: false };
-
-/// Registers SQLite's default tokenizer under the name of ours: what is tested here is the index's life, not its words.
-#[expect(unsafe_code, reason = "SQLite hands out its tokenizers through C only")]
-fn register_tokenizer(conn: &Connection) {
-    const UNICODE: &CStr = c"unicode61";
-    const CJK: &CStr = c"cjk_unicode61";
-    // SAFETY: the handle is live for the whole call, the statement is finalised once, and `fts5(?1)` stores the
-    // extension's table, which lives as long as the connection, through the bound pointer of its documented type.
-    unsafe {
-        let mut statement = ptr::null_mut();
-        let mut api: *mut ffi::fts5_api = ptr::null_mut();
-        assert_eq!(
-            ffi::sqlite3_prepare_v2(conn.handle(), c"SELECT fts5(?1)".as_ptr(), -1, &mut statement, ptr::null_mut()),
-            0
-        );
-        ffi::sqlite3_bind_pointer(statement, 1, (&raw mut api).cast(), c"fts5_api_ptr".as_ptr(), None);
-        ffi::sqlite3_step(statement);
-        ffi::sqlite3_finalize(statement);
-        let mut user_data = ptr::null_mut();
-        let mut tokenizer = ffi::fts5_tokenizer { xCreate: None, xDelete: None, xTokenize: None };
-        assert_eq!((*api).xFindTokenizer.unwrap()(api, UNICODE.as_ptr(), &mut user_data, &mut tokenizer), 0);
-        assert_eq!((*api).xCreateTokenizer.unwrap()(api, CJK.as_ptr(), user_data, &mut tokenizer, None), 0);
-    }
-}
+const WITH: Context = Context { sessions_json: None, cjk: true, alone: false };
+const WITHOUT: Context = Context { sessions_json: None, cjk: false, alone: false };
 
 /// A store with two messages on a host with the tokenizer, not adopted there yet.
 fn store() -> Connection {
     let conn = Connection::open_in_memory().unwrap();
-    register_tokenizer(&conn);
+    register(&conn).unwrap();
     adopt_with(&conn, &WITHOUT);
     run(&conn, "INSERT INTO sessions (id, source, started_at) VALUES ('s', 'cli', 1)");
     conn
@@ -173,7 +145,7 @@ fn missing_parts_of_an_index_that_is_whole_are_restored() {
 fn a_legacy_file_gets_no_cjk_index_but_is_rid_of_dead_triggers() {
     let file = File::fixture(22);
     let conn = file.open();
-    register_tokenizer(&conn);
+    register(&conn).unwrap();
     assert!(!adopt_with(&conn, &WITH).0.cjk);
     assert_eq!(triggers(&conn), 0);
     run(&conn, "CREATE TRIGGER messages_fts_cjk_insert AFTER INSERT ON messages BEGIN SELECT no_such_function(); END");

@@ -116,7 +116,9 @@ fn origins_are_filled_in_from_the_gateways_old_file() {
         + &session("known", ", session_key, chat_id, expiry_finalized", ", 'mine', 'c', 1")
         + &session("by key", "", "")
         + &session("flushed", "", "")
-        + &session("other", "", "");
+        + &session("other", "", "")
+        + &session("garbled", "", "")
+        + &session("after", "", "");
     let conn = file_of(17, &script);
     let context = Context {
         sessions_json: Some(
@@ -128,11 +130,14 @@ fn origins_are_filled_in_from_the_gateways_old_file() {
                 "agent:3": {"session_id": "by key", "session_key": "", "origin": "nowhere"},
                 "agent:4": {"session_id": "flushed", "memory_flushed": true},
                 "_agent:5": {"session_id": "other", "chat_type": "dm"},
+                "agent:9": {"session_id": "garbled", "session_key": "k9", "chat_type": ["dm"]},
+                "agent:10": {"session_id": "garbled", "origin": {"chat_id": {"id": 1}}, "display_name": "x"},
+                "agent:11": {"session_id": ["garbled"]}, "agent:12": {"session_id": "after", "session_key": 12},
                 "agent:6": ["other"], "agent:7": {"chat_type": "dm"}, "agent:8": {"session_id": "unheard of"}
             }"#
             .into(),
         ),
-        cjk: false,
+        cjk: false, alone: false
     };
     assert_eq!(inspect(&conn, &context).unwrap(), Inspection::NeedsWork { sessions_json: true });
     adopt_with(&conn, &context);
@@ -144,6 +149,12 @@ fn origins_are_filled_in_from_the_gateways_old_file() {
     assert_eq!(of("flushed"), [r#"Text("agent:4")|Null|Null|Null|Null|Integer(1)"#]);
     assert_eq!(of("other"), ["Null|Null|Null|Null|Null|Integer(0)"]);
     assert_eq!(
+        of("garbled"),
+        ["Null|Null|Null|Null|Null|Integer(0)"],
+        "an entry that cannot be stored is skipped whole"
+    );
+    assert_eq!(of("after"), [r#"Text("12")|Null|Null|Null|Null|Integer(0)"#], "and those behind it are not");
+    assert_eq!(
         one::<String>(&conn, "SELECT origin_json FROM sessions WHERE id = 'blank'"),
         r#"{"chat_id": -100, "thread_id": "7", "names": ["\u00e9", "\ud83d\ude00"], "n": null, "d": "\u007f"}"#
     );
@@ -154,7 +165,7 @@ fn origins_are_filled_in_from_the_gateways_old_file() {
 fn a_gateway_file_that_is_no_object_or_comes_too_late_tells_nothing() {
     for (version, text) in [(17, "not json"), (17, "[]"), (17, ""), (18, r#"{"k": {"session_id": "s"}}"#)] {
         let conn = file_of(version, &session("s", "", ""));
-        let context = Context { sessions_json: Some(text.into()), cjk: false };
+        let context = Context { sessions_json: Some(text.into()), cjk: false, alone: false };
         assert_eq!(inspect(&conn, &context).unwrap(), Inspection::NeedsWork { sessions_json: version < 18 });
         adopt_with(&conn, &context);
         assert_eq!(rows(&conn, "SELECT session_key FROM sessions"), ["Null"]);
