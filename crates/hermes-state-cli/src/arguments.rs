@@ -4,12 +4,15 @@ use std::path::PathBuf;
 
 use clap::{Args, ColorChoice, Parser, Subcommand};
 
-use crate::commands::{completions, demo, list, man, migrate, record, search, show};
+use crate::commands::{
+    backup, check, completions, demo, doctor, export, import, list, man, migrate, prune, record, repair, restore,
+    search, show, spool, vacuum,
+};
 use crate::demo::{older, writer};
 
 const EXIT_CODES: &str = "\
 Exit codes:
-   0  done; also when nothing was found, and when the reader of the output went away
+   0  done; also when nothing was found, when messages were spooled, and when the reader of the output went away
    1  refused or not found
    2  usage: the arguments were not understood
    3  busy or unreachable: another process was in the way, or the server away; retry later
@@ -72,6 +75,19 @@ pub(crate) enum Command {
     /// Show the state of the store: where it is, sizes, locks, and who has it open
     #[command(after_help = "Examples:\n  hermes-state status\n  hermes-state --db ./state.db status --json")]
     Status,
+    /// Show which processes have the store open, and what they do
+    #[command(after_help = "Examples:\n  hermes-state who\n  hermes-state who --json")]
+    Who,
+    Spool(spool::Arguments),
+    Check(check::Arguments),
+    Doctor(doctor::Arguments),
+    Repair(repair::Arguments),
+    Prune(prune::Arguments),
+    Vacuum(vacuum::Arguments),
+    Backup(backup::Arguments),
+    Restore(restore::Arguments),
+    Export(export::Arguments),
+    Import(import::Arguments),
     Migrate(migrate::Arguments),
     Demo(demo::Arguments),
     Completions(completions::Arguments),

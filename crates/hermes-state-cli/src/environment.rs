@@ -87,6 +87,11 @@ impl Home {
         self.folder.join("state.db")
     }
 
+    /// Where the spools of stores on servers are.
+    pub(crate) fn spools(&self) -> PathBuf {
+        self.folder.join("spool")
+    }
+
     /// The gateway's sessions, from which stores of old releases take what they lack.
     pub(crate) fn sessions_json(&self) -> PathBuf {
         self.folder.join("sessions").join("sessions.json")

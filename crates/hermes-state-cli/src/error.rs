@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
-use hermes_state::{Error, ServerTrouble};
+use hermes_state::{Error, ErrorKind, ServerTrouble};
 use serde_json::json;
 
 use crate::environment::without_passwords;
@@ -61,18 +61,26 @@ pub(crate) struct CommandError {
     message: String,
     hints: Vec<String>,
     line: Option<u64>,
+    /// What kept the store from being used, if that is known.
+    cause: Option<ErrorKind>,
     /// Whether what failed may have been stored all the same.
     pub(crate) perhaps_stored: bool,
 }
 
 impl CommandError {
     pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), hints: Vec::new(), line: None, perhaps_stored: false }
+        Self { kind, message: message.into(), hints: Vec::new(), line: None, cause: None, perhaps_stored: false }
     }
 
     /// Adds what the reader can do next.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
+        self
+    }
+
+    /// Names the cause, with its sentence for people, unless there is no more to say than the message.
+    fn caused_by(mut self, cause: ErrorKind) -> Self {
+        self.cause = Some(cause).filter(|cause| *cause != ErrorKind::Unknown);
         self
     }
 
@@ -104,6 +112,10 @@ impl CommandError {
             "retryable": matches!(self.kind, Kind::Busy | Kind::Unreachable),
             "exit_code": self.kind.exit_code(),
         });
+        if let Some(cause) = self.cause {
+            error["cause"] = cause.name().into();
+            error["sentence"] = cause.sentence().into();
+        }
         if let Some(line) = self.line {
             error["line"] = line.into();
         }
@@ -118,7 +130,8 @@ impl CommandError {
         let (error, hint) = (AnsiColor::Red.on_default().bold(), Style::new().bold());
         let place = self.line.map(|line| format!("line {line}: ")).unwrap_or_default();
         writeln!(stderr, "{error}Error:{error:#} {place}{}", visible(&without_passwords(&self.message)))?;
-        for text in &self.hints {
+        let sentence = self.cause.map(|cause| cause.sentence().to_owned());
+        for text in sentence.iter().chain(&self.hints) {
             writeln!(stderr, "{hint}Hint:{hint:#} {}", visible(&without_passwords(text)))?;
         }
         Ok(())
@@ -127,15 +140,16 @@ impl CommandError {
 
 impl From<Error> for CommandError {
     fn from(error: Error) -> Self {
-        let told = Self::new(kind_of(&error), error.to_string());
+        let plain = Self::new(kind_of(&error), error.to_string());
+        // Its message has the next step. That the store is well, as of one that is merely busy, nobody knows here.
+        if matches!(error, Error::InUse { .. }) {
+            return plain;
+        }
+        let told = plain.caused_by(error.kind());
         match error {
             Error::Busy { .. } | Error::LockedOnServer { .. } => {
                 told.hint("Run the command again, or let it wait longer with --patience.")
             }
-            Error::Corrupt { path, .. } => told.hint(format!(
-                "Stop the programs that use {} and keep a copy of it, with its -wal file, before anything else.",
-                path.display()
-            )),
             Error::Unreachable { perhaps_stored, .. } => {
                 Self { perhaps_stored, ..told }.hint("Run the command again when the server is back.")
             }
@@ -151,7 +165,7 @@ impl From<Error> for CommandError {
 fn kind_of(error: &Error) -> Kind {
     const TOO_BIG: i32 = 18;
     match error {
-        Error::Busy { .. } | Error::LockedOnServer { .. } => Kind::Busy,
+        Error::Busy { .. } | Error::LockedOnServer { .. } | Error::InUse { .. } => Kind::Busy,
         Error::Unreachable { .. } => Kind::Unreachable,
         Error::Server { trouble, .. } => match trouble {
             ServerTrouble::BadUrl(_) | ServerTrouble::NotBuilt => Kind::Usage,
@@ -166,6 +180,7 @@ fn kind_of(error: &Error) -> Kind {
         | Error::Invalid(_)
         | Error::Migration(_)
         | Error::TitleInUse { .. }
+        | Error::ClientKeyInUse { .. }
         | Error::TitleTooLong { .. } => Kind::Refused,
         Error::Forked { .. } | Error::Closed { .. } => Kind::Bug,
         error if error.sqlite_code() == TOO_BIG => Kind::Refused,
@@ -200,7 +215,8 @@ impl From<io::Error> for CommandError {
             io::ErrorKind::BrokenPipe => Kind::BrokenPipe,
             _ => Kind::Stopped,
         };
-        Self::new(kind, error.to_string())
+        let cause = error.raw_os_error().map_or(ErrorKind::Unknown, ErrorKind::of_errno);
+        Self::new(kind, error.to_string()).caused_by(cause)
     }
 }
 

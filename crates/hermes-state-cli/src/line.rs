@@ -6,7 +6,7 @@ use serde_json::{Map, Value as Json};
 use crate::times;
 
 /// The fields a line may have.
-pub(crate) const FIELDS: [&str; 17] = [
+pub(crate) const FIELDS: [&str; 18] = [
     "role",
     "content",
     "tool_name",
@@ -24,6 +24,7 @@ pub(crate) const FIELDS: [&str; 17] = [
     "effect_disposition",
     "timestamp",
     "api_content",
+    "client_key",
 ];
 
 /// The message on a line, or why there is none.
@@ -67,6 +68,7 @@ pub(crate) fn message(fields: Map<String, Json>) -> Result<NewMessage, String> {
             "effect_disposition" => message.effect_disposition(scalar(&name, value)?),
             "timestamp" => message.timestamp(timestamp(&value)?),
             "api_content" => message.api_content(scalar(&name, value)?),
+            "client_key" => message.client_key(scalar(&name, value)?),
             unknown => return Err(format!("unknown field {unknown:?}")),
         };
     }

@@ -1,14 +1,22 @@
 //! Standard output and notes on standard error: one locked, buffered stream, coloured only where that is wanted.
 
+use std::fmt;
 use std::io::{self, BufWriter, IsTerminal as _, StdoutLock, Write};
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::Style;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
+use serde_json::{Value as Json, json};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
 
 use crate::arguments::Global;
+use crate::environment::without_passwords;
 use crate::error::CommandError;
 use crate::text::visible;
 
@@ -83,12 +91,53 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(anstream::stderr().lock(), "{bold}Note:{bold:#} {}", visible(text));
 }
 
-/// Shows the library's warnings, as lines or as JSON.
+/// Shows the library's warnings, as lines or as one JSON object each.
 pub(crate) fn log_to_stderr(json: bool) {
     let log = tracing_subscriber::fmt().with_max_level(LevelFilter::WARN).with_writer(io::stderr).without_time();
     if json {
-        log.json().init();
+        log.event_format(Warnings).init();
     } else {
         log.with_target(false).with_ansi(false).init();
+    }
+}
+
+/// A warning as JSON: the same shape as an error, with the facts that belong to it.
+struct Warnings;
+
+impl<S, N> FormatEvent<S, N> for Warnings
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        writeln!(writer, "{}", json!({ "warning": fields.0 }))
+    }
+}
+
+/// What a warning says.
+#[derive(Default)]
+struct Fields(serde_json::Map<String, Json>);
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.0.insert(field.name().to_owned(), without_passwords(&format!("{value:?}")).into());
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name().to_owned(), without_passwords(value).into());
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.0.insert(field.name().to_owned(), value.into());
     }
 }

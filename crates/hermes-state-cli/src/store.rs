@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hermes_state::{Error, OpenOptions, Patience, ServerTrouble, SessionDb, is_url};
+use hermes_state::{Error, Examination, OpenOptions, Patience, ServerTrouble, SessionDb, Spool, is_url};
 
 use crate::arguments::Global;
 use crate::environment::{self, Home};
@@ -41,6 +41,11 @@ pub(crate) fn shown(location: &Path) -> String {
     location.to_string_lossy().into_owned()
 }
 
+/// Where the store is, whether it is there or not.
+pub(crate) fn location(global: &Global) -> Result<PathBuf, CommandError> {
+    locate(global).map(|(location, _)| location)
+}
+
 /// Opens the store for looking: creates nothing and changes nothing.
 pub(crate) fn look(global: &Global) -> Result<Looked, CommandError> {
     let (location, _) = locate(global)?;
@@ -65,13 +70,45 @@ pub(crate) fn look(global: &Global) -> Result<Looked, CommandError> {
 
 /// Opens the store for writing, making it if it is missing. `patience` replaces how long writes wait for others.
 pub(crate) fn open(global: &Global, patience: Option<Duration>) -> Result<SessionDb, CommandError> {
+    open_with(global, patience, |options| options.spool(false))
+}
+
+/// The same with the store's spool, which takes the messages that the store cannot take.
+pub(crate) fn open_with_spool(global: &Global, patience: Option<Duration>) -> Result<SessionDb, CommandError> {
+    let (location, home) = locate(global)?;
+    let folder = spool_folder(&location, home.as_ref());
+    open_with(global, patience, |options| options.spool_folder(folder))
+}
+
+/// The spool of the store, which need not be there.
+pub(crate) fn spool(global: &Global) -> Result<Option<Spool>, CommandError> {
+    let (location, home) = locate(global)?;
+    Ok(Spool::of(&location, spool_folder(&location, home.as_ref()).as_deref())?)
+}
+
+/// Examines the store and its spool.
+pub(crate) fn examine(global: &Global) -> Result<Examination, CommandError> {
+    let (location, home) = locate(global)?;
+    Ok(options(&location)?.spool_folder(spool_folder(&location, home.as_ref())).examine(&location)?)
+}
+
+/// Beside a file; for a server, which has no place for it, in the home folder.
+fn spool_folder(location: &Path, home: Option<&Home>) -> Option<PathBuf> {
+    home.filter(|_| is_url(location)).map(Home::spools)
+}
+
+fn open_with(
+    global: &Global,
+    patience: Option<Duration>,
+    more: impl FnOnce(OpenOptions) -> OpenOptions,
+) -> Result<SessionDb, CommandError> {
     let (location, home) = locate(global)?;
     let patience = patience.map_or_else(Patience::default, |time| Patience { transcript: time, routine: time });
     let mut options = options(&location)?.patience(patience);
     if let Some(home) = home {
         options = options.sessions_json(home.sessions_json()).cjk(home.has_cjk_tokenizer());
     }
-    Ok(options.open(&location)?)
+    Ok(more(options).open(&location)?)
 }
 
 /// How to open what is at this location, as far as the environment says.
@@ -97,6 +134,7 @@ fn locate(global: &Global) -> Result<(PathBuf, Option<Home>), CommandError> {
     };
     if let Some(location) = named {
         refuse_memory(&location)?;
+        let location = if is_url(&location) { location } else { std::path::absolute(location)? };
         return Ok((location, home));
     }
     let home = home.ok_or_else(|| {

@@ -1,5 +1,7 @@
 //! Times as people and programs read them.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -17,6 +19,11 @@ pub(crate) fn local(seconds: f64) -> String {
     )
 }
 
+/// For names of files: the local time now, as `YYYYMMDD_HHMMSS`.
+pub(crate) fn stamp() -> String {
+    Timestamp::now().to_zoned_datetime(TimeZone::system()).strftime("%Y%m%d_%H%M%S").to_string()
+}
+
 /// For programs: RFC 3339 in UTC.
 pub(crate) fn rfc3339(seconds: f64) -> Option<String> {
     moment(seconds).map(|moment| moment.to_string())
@@ -26,4 +33,10 @@ pub(crate) fn rfc3339(seconds: f64) -> Option<String> {
 pub(crate) fn parse(text: &str) -> Option<f64> {
     let moment: Timestamp = text.trim().parse().ok()?;
     Some(moment.as_microsecond() as f64 / 1e6)
+}
+
+/// A length of time as people write it on the command line.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }

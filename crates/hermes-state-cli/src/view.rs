@@ -63,7 +63,8 @@ pub(crate) fn content(content: &Content) -> Json {
     }
 }
 
-fn scalar(value: &Value) -> Json {
+/// A column's value.
+pub(crate) fn scalar(value: &Value) -> Json {
     match value {
         Value::Null => Json::Null,
         Value::Integer(number) => (*number).into(),

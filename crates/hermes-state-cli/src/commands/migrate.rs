@@ -7,7 +7,7 @@ use std::time::Instant;
 use clap::Args;
 use hermes_state::{
     Error, MigrateOptions, MigrationPhase, MigrationProblem, MigrationProgress, MigrationReport, MigrationTarget,
-    SCHEMA_VERSION, ServerTrouble, SessionDb, TableReport, is_url, migrate, plan_migration,
+    SCHEMA_VERSION, ServerTrouble, SessionDb, Spool, TableReport, is_url, migrate, plan_migration,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value as Json, json};
@@ -59,6 +59,15 @@ pub(crate) fn run(arguments: &Arguments, global: &Global, out: &mut Output) -> R
     let options = MigrateOptions::new().merge(arguments.merge).ignore_unknown(arguments.ignore_unknown);
     let mut bar = Bar::new(out.json);
     let from = source(arguments)?;
+    let waiting =
+        Spool::of(&arguments.from, None)?.map_or(Ok(0), |spool| spool.status().map(|status| status.writes))?;
+    if waiting > 0 {
+        note(&format!(
+            "{waiting} write(s) wait in the spool of the source and are not copied; store them there first, with \
+             `hermes-state --db {} spool replay`.",
+            shown(&arguments.from)
+        ));
+    }
     let report = if arguments.dry_run {
         plan(&from, &arguments.to, &options, &mut bar)?
     } else {

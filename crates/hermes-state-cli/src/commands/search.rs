@@ -1,6 +1,7 @@
 //! `search`: the messages that contain some words.
 
 use std::io::Write as _;
+use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
 use clap::{Args, ValueEnum};
@@ -43,6 +44,9 @@ pub(crate) struct Arguments {
     /// Also messages that were taken back
     #[arg(long)]
     inactive: bool,
+    /// End the search then, with what it has found by that time
+    #[arg(long, value_name = "SECONDS", value_parser = times::seconds)]
+    timeout: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -91,6 +95,7 @@ fn options(arguments: &Arguments) -> SearchOptions {
             Sort::Oldest => SearchSort::Oldest,
         }),
         include_inactive: arguments.inactive,
+        timeout: arguments.timeout,
     }
 }
 

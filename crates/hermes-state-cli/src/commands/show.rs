@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: &Arguments, global: &Global, out: &mut Output) -> R
 }
 
 /// The session with this id, or the only one whose id begins so.
-fn find(db: &SessionDb, id: &str) -> Result<Session, CommandError> {
+pub(crate) fn find(db: &SessionDb, id: &str) -> Result<Session, CommandError> {
     if let Some(session) = db.session(id)? {
         return Ok(session);
     }
@@ -75,7 +75,8 @@ fn find(db: &SessionDb, id: &str) -> Result<Session, CommandError> {
     found.pop().ok_or_else(|| not_found(id).hint("`hermes-state list --all` shows the sessions there are."))
 }
 
-fn not_found(id: &str) -> CommandError {
+/// That there is no such session.
+pub(crate) fn not_found(id: &str) -> CommandError {
     CommandError::new(Kind::NotFound, format!("no session has the id \"{id}\", or one that begins so"))
 }
 

@@ -81,7 +81,7 @@ mod tests {
         let messages = &sample::conversations()[0].messages;
         let stored: Vec<i64> = messages[..3]
             .iter()
-            .map(|fields| db.append_message("s", crate::line::message(fields.clone()).unwrap()).unwrap())
+            .map(|fields| db.append_message("s", crate::line::message(fields.clone()).unwrap()).unwrap().id().unwrap())
             .collect();
         let judge = |acknowledged| {
             let verdict = verify(&path, &Seen { acknowledged, ..Seen::default() }).unwrap();
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(judge(different), (2, 1, 1, 0), "a message with another content");
         let twice = all().into_iter().chain([promise(0, stored[0])]).collect();
         assert_eq!(judge(twice), (3, 1, 0, 0), "one message for two promises");
-        db.append_message("s", NewMessage::new("user", "nobody was promised this")).unwrap();
+        db.append_message("s", NewMessage::new("user", "nobody was promised this")).unwrap().id().unwrap();
         assert_eq!(judge(all()), (3, 0, 1, 0), "a message too many");
     }
 }

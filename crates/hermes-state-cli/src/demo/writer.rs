@@ -55,7 +55,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
                 let message = crate::line::message(fields.clone())
                     .map_err(|reason| CommandError::new(Kind::Bug, format!("the sample is bad: {reason}")))?;
                 let asked = Instant::now();
-                let id = db.append_message(&session, message)?;
+                let stored = db.append_message(&session, message)?.id();
+                let id = stored.ok_or_else(|| CommandError::new(Kind::Bug, "a message was spooled without a spool"))?;
                 let waited_us = u64::try_from(asked.elapsed().as_micros()).unwrap_or(u64::MAX);
                 let told =
                     Acknowledged { session: session.clone(), conversation: number, message: index, id, waited_us };

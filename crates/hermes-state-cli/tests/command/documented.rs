@@ -24,7 +24,29 @@ fn chapter(command: &str) -> &'static str {
 fn each_command_has_a_chapter_with_all_its_options() {
     let world = World::new();
     let commands = commands(&world);
-    assert_eq!(commands, ["record", "list", "show", "search", "status", "migrate", "demo", "completions", "man"]);
+    let expected = [
+        "record",
+        "list",
+        "show",
+        "search",
+        "status",
+        "who",
+        "spool",
+        "check",
+        "doctor",
+        "repair",
+        "prune",
+        "vacuum",
+        "backup",
+        "restore",
+        "export",
+        "import",
+        "migrate",
+        "demo",
+        "completions",
+        "man",
+    ];
+    assert_eq!(commands, expected);
     for command in &commands {
         let help = world.run(&format!("{command} --help")).expect_code(0).out;
         assert!(help.contains("Examples:\n  "), "{command} has no examples");
@@ -53,10 +75,11 @@ fn each_json_field_is_in_the_chapter_of_its_command() {
         let space = server.fresh();
         let url = space.url();
         world.run_with_input(&format!("record --session s1 --db {url}"), message).expect_code(0);
-        world.run(&format!("status --json --db {url}")).expect_code(0).json()
+        let doctor = world.run(&format!("doctor --json --db {url}")).expect_code(0).json();
+        (world.run(&format!("status --json --db {url}")).expect_code(0).json(), doctor)
     });
     #[cfg(not(target_os = "linux"))]
-    let on_server = None;
+    let on_server: Option<(Json, Json)> = None;
     let mut documents = vec![
         ("record", recorded),
         ("list", world.run("list --json").json()),
@@ -67,9 +90,29 @@ fn each_json_field_is_in_the_chapter_of_its_command() {
             let (from, to) = (world.store(), world.folder().join("copy.db"));
             world.run(&format!("migrate --from {} --to {} --json", from.display(), to.display())).json()
         }),
+        ("who", world.run("who --json").json()),
+        ("spool", world.run("spool list --json").json()),
+        ("spool", world.run("spool replay --json").json()),
+        ("spool", world.run("spool discard --all --yes --json").json()),
+        ("check", world.run("check --json").json()),
+        ("prune", world.run("prune --older-than 0s --state ended,open --dry-run --json").expect_code(0).json()),
+        ("prune", world.run("prune --older-than 0s --dry-run --json").expect_code(0).json()),
+        ("doctor", { world.run("doctor --json").json() }),
+        ("vacuum", world.run("vacuum --json").json()),
+        ("backup", world.run(&format!("backup {} --json", world.folder().join("b.db").display())).json()),
+        ("restore", {
+            let store = world.folder().join("restored.db");
+            world.run(&format!("--db {} restore {} --json", store.display(), world.store().display())).json()
+        }),
+        ("repair", {
+            crate::health::damage(&world);
+            world.run("repair --json").json()
+        }),
+        ("import", world.run_with_input("import --json", "{\"id\": \"s9\"}\n").expect_code(0).json()),
+        ("import", world.run_with_input("import --json", "{\"id\": 0}\n").expect_code(1).json()),
         ("demo", world.run("demo --json").json()),
     ];
-    documents.extend(on_server.map(|status| ("status", status)));
+    documents.extend(on_server.into_iter().flat_map(|(status, doctor)| [("status", status), ("doctor", doctor)]));
     for (command, document) in documents {
         // The fields of a session are listed once.
         let text =

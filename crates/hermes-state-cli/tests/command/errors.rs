@@ -7,10 +7,10 @@ use std::process::{Child, Command, Stdio};
 use crate::world::{World, line};
 
 /// A process that holds the write lock through another SQLite library, until it is dropped.
-struct Holder(Child);
+pub(crate) struct Holder(Child);
 
 impl Holder {
-    fn of(world: &World) -> Self {
+    pub(crate) fn of(world: &World) -> Self {
         const HOLD: &str = "import sqlite3, sys
 connection = sqlite3.connect(sys.argv[1], isolation_level=None)
 connection.execute('BEGIN IMMEDIATE')
@@ -33,21 +33,42 @@ impl Drop for Holder {
     }
 }
 
+/// Takes a little longer than the two seconds after which it is told.
+#[test]
+fn a_record_that_waits_says_who_is_in_the_way_once_and_goes_on_waiting() {
+    let world = World::new();
+    world.say("s1", &["first"]);
+    let holder = Holder::of(&world);
+    let busy =
+        world.run_with_input("record --session s1 --no-spool --patience 3.5", line("user", "second")).expect_code(3);
+    let told: Vec<&str> = busy.err.lines().filter(|line| line.contains("has waited 2.")).collect();
+    assert_eq!(told.len(), 1, "{busy:?}");
+    assert!(told[0].contains(&format!("pid {}", holder.0.id())), "{busy:?}");
+}
+
 #[test]
 fn a_busy_store_is_code_3_and_names_the_holder() {
     let world = World::new();
     world.say("s1", &["first"]);
     let holder = Holder::of(&world);
     let started = std::time::Instant::now();
-    let busy = world.run_with_input("record --session s1 --patience 0.5 --json", line("user", "second")).expect_code(3);
+    let busy = world
+        .run_with_input("record --session s1 --no-spool --patience 0.5 --json", line("user", "second"))
+        .expect_code(3);
     assert!(started.elapsed().as_secs() < 10, "patience ends");
     let error = busy.error();
     assert_eq!(error["kind"], "busy");
     assert_eq!(error["retryable"], true);
     assert_eq!(error["exit_code"], 3);
     assert!(error["message"].as_str().unwrap().contains(&format!("pid {}", holder.0.id())), "{error}");
-    let told = world.run_with_input("record --session s1 --patience 0.2", line("user", "second")).expect_code(3);
-    assert!(told.err.starts_with("Error: ") && told.err.contains("\nHint: Run the command again"), "{told:?}");
+    let told =
+        world.run_with_input("record --session s1 --no-spool --patience 0.2", line("user", "second")).expect_code(3);
+    assert!(
+        told.err.starts_with("Error: ")
+            && told.err.contains("\nHint: Another program is writing")
+            && told.err.contains("\nHint: Run the command again"),
+        "{told:?}"
+    );
     assert_eq!(world.contents("s1").len(), 1, "reading waits for nobody");
     let status = world.run("status --json").expect_code(0).json();
     assert_eq!(status["open_by"][0]["pid"], holder.0.id(), "{status:#}");
@@ -60,7 +81,7 @@ fn a_busy_store_is_code_3_and_names_the_holder() {
 #[test]
 fn a_store_that_gets_busy_in_mid_stream_stops_the_stream_at_a_named_line() {
     let world = World::new();
-    let (mut child, mut stdin) = world.start("record --session s1 --patience 0.3");
+    let (mut child, mut stdin) = world.start("record --session s1 --no-spool --patience 0.3");
     let mut told = BufReader::new(child.stdout.take().unwrap());
     std::io::Write::write_all(&mut stdin, line("user", "first").as_bytes()).unwrap();
     told.read_line(&mut String::new()).unwrap();
@@ -96,7 +117,7 @@ fn a_file_that_is_no_store_is_code_4() {
     let world = World::new();
     fs::create_dir_all(world.folder()).unwrap();
     fs::write(world.store(), "Dear diary,\n".repeat(100)).unwrap();
-    for words in ["list", "search x", "status", "record --session s"] {
+    for words in ["list", "search x", "status", "record --no-spool --session s"] {
         let refused = world.run(&format!("{words} --json")).expect_code(4);
         assert_eq!(refused.error()["kind"], "damaged");
         assert!(refused.err.contains("state.db"), "{refused:?}");
@@ -118,9 +139,15 @@ fn a_damaged_store_is_code_4() {
     for words in ["list", "show s1"] {
         assert_eq!(world.run(&format!("{words} --json")).expect_code(4).error()["kind"], "damaged");
     }
-    let recorded = world.run_with_input("record --session s1 --json", line("user", "x")).expect_code(4);
+    let recorded = world.run_with_input("record --session s1 --no-spool --json", line("user", "x")).expect_code(4);
     assert_eq!(recorded.out, "", "nothing is acknowledged");
-    assert!(world.run("list").expect_code(4).err.contains("Hint: Stop the programs that use"));
+    assert!(
+        world
+            .run("list")
+            .expect_code(4)
+            .err
+            .contains("Hint: The session store is damaged; stop the programs that use it")
+    );
 }
 
 #[test]
@@ -130,4 +157,46 @@ fn a_folder_in_the_place_of_the_store_is_code_1() {
     for words in ["list --json", "record --session s --json"] {
         assert_eq!(world.run(words).expect_code(1).error()["kind"], "stopped");
     }
+}
+
+/// The sentence of a cause as the page has it.
+fn sentence(cause: &str) -> &'static str {
+    const PAGE: &str = include_str!("../../../../docs/command.md");
+    let start = format!("| {cause} | ");
+    PAGE.lines().find_map(|line| line.strip_prefix(&start)).unwrap().trim_end_matches(" |")
+}
+
+#[test]
+fn an_error_has_the_name_of_its_cause_and_its_sentence() {
+    let expect = |told: crate::world::Outcome, cause: &str| {
+        let error = told.error();
+        assert_eq!((&error["cause"], &error["sentence"]), (&cause.into(), &sentence(cause).into()), "{error:#}");
+    };
+    let world = World::new();
+    world.say("s1", &["first"]);
+    let record = "record --session s1 --json --no-spool --patience 0.2";
+    let holder = Holder::of(&world);
+    expect(world.run_with_input(record, line("user", "second")), "locked");
+    drop(holder);
+    // A limit on the size of files is a disk that takes no more.
+    let long = line("user", &"filler ".repeat(300_000));
+    let mut limited = Command::new("bash");
+    limited.args(["-c", r#"trap '' XFSZ; ulimit -f 512; exec "$@""#, "bash"]).arg(crate::world::program());
+    limited.args(record.split_whitespace()).arg("--db").arg(world.store());
+    let mut limited = limited.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut input = limited.stdin.take().unwrap();
+    let feeding = std::thread::spawn(move || drop(std::io::Write::write_all(&mut input, long.as_bytes())));
+    expect(crate::world::Outcome::of(limited.wait_with_output().unwrap()), "disk");
+    feeding.join().unwrap();
+    let outside = |script: &str| crate::health::outside(&world, script);
+    outside("c.execute('UPDATE schema_version SET version = 99')");
+    expect(world.run_with_input(record, line("user", "second")), "too_new");
+    outside(
+        "c.close()\nwith open(path, 'r+b') as f: f.seek(100); f.write(bytes(3996))\nc = sqlite3.connect(':memory:')",
+    );
+    expect(world.run("list --json"), "corrupt");
+    let told = world.run("list").expect_code(4).err;
+    assert!(told.contains(&format!("Hint: {}", sentence("corrupt"))), "{told}");
+    let usage = world.run("show --json").expect_code(2).error();
+    assert!(usage.get("cause").is_none(), "{usage:#}");
 }

@@ -40,6 +40,17 @@ fn a_search_that_finds_nothing_says_so_beside_the_output() {
     assert_eq!(world.run("search zebrafinch --json").expect_code(0).err, "");
 }
 
+#[test]
+fn a_search_can_be_given_a_time_to_end() {
+    let world = World::new();
+    world.run_with_input("record --session s", line("user", "harbour")).expect_code(0);
+    let ended = world.run("search harbour --timeout 0 --json").expect_code(0).json();
+    assert_eq!((&ended["partial"], &ended["hits"]), (&json!(true), &json!([])), "{ended:#}");
+    let whole = world.run("search harbour --timeout 60 --json").expect_code(0).json();
+    assert_eq!((&whole["partial"], whole["hits"].as_array().unwrap().len()), (&json!(false), 1), "{whole:#}");
+    world.run("search harbour --timeout soon").expect_code(2);
+}
+
 /// Everything about a folder's files that looking could change.
 #[expect(clippy::disallowed_methods, reason = "this process holds no lock on the store that a close could drop")]
 fn picture(folder: &Path, names: &[&str]) -> Vec<(String, u64, i64, Vec<u8>)> {

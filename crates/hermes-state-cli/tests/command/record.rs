@@ -51,6 +51,21 @@ fn every_field_of_a_line_is_kept() {
 }
 
 #[test]
+fn a_stream_that_is_sent_again_is_stored_once() {
+    let world = World::new();
+    let keyed =
+        |n: u32, text: &str| json!({"role": "user", "content": text, "client_key": format!("k{n}")}).to_string();
+    let input = [keyed(1, "one"), keyed(2, "two")].join("\n");
+    assert_eq!(world.run_with_input("record --session s1", input.clone()).expect_code(0).out, "1 1\n2 2\n");
+    let more = [input, keyed(3, "three"), keyed(1, "something else")].join("\n");
+    let again = world.run_with_input("record --session s1", more).expect_code(1);
+    assert_eq!(again.out, "1 1\n2 2\n3 3\n");
+    assert!(again.err.contains("line 4") && again.err.contains("client key 'k1'"), "{again:?}");
+    let shown = world.run("show s1 --json").expect_code(0).json();
+    assert_eq!(shown["messages"].as_array().unwrap().len(), 3);
+}
+
+#[test]
 fn bad_lines_are_named_and_nothing_else_is_lost() {
     let world = World::new();
     let mut input = line("user", "first").into_bytes();

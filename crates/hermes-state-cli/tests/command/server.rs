@@ -210,7 +210,7 @@ fn each_bad_location_is_an_error_of_its_own_in_time_and_makes_nothing() {
     ];
     thread::scope(|scope| {
         for (url, code, told) in &cases {
-            for words in ["record --session s1 --json", "list --json"] {
+            for words in ["record --session s1 --no-spool --json", "list --json"] {
                 // Looking at a schema that is not there finds no store, which is no error.
                 if words.starts_with("list") && url.ends_with("schema=fresh") {
                     continue;
@@ -257,11 +257,23 @@ impl Drop for Holder {
 }
 
 #[test]
+fn messages_for_a_server_that_is_away_are_spooled_in_the_home_folder_and_no_password_is_shown() {
+    let world = World::new();
+    let record = "record --session s1 --patience 0.2 --db postgresql://me:Xanadu-7@127.0.0.1:1/postgres";
+    let spooled = world.run_with_input(record, line("user", "kept")).expect_code(0);
+    assert!(spooled.out.starts_with("1 spooled "), "{spooled:?}");
+    assert!(!spooled.err.contains("Xanadu"), "{spooled:?}");
+    let list = world.run("spool list --json --db postgresql://me:other@127.0.0.1:1/postgres").expect_code(0).json();
+    assert_eq!(list["waiting"], 1, "the spool does not depend on the password");
+    assert!(list["folder"].as_str().unwrap().contains("hermes/spool/"), "{list}");
+}
+
+#[test]
 fn a_lock_of_another_session_is_code_3_and_a_server_that_is_away_stops_the_stream() {
     let Some(server) = with_password() else { return };
     let world = World::new();
     let url = server.url();
-    let record = format!("record --session s1 --json --patience 2.5 --db {url}");
+    let record = format!("record --session s1 --json --no-spool --patience 2.5 --db {url}");
     world.run_with_input(&record, line("user", "first")).expect_code(0);
     let holder = Holder::of(&server);
     let busy = world.run_with_input(&record, line("user", "second")).expect_code(3).error();
