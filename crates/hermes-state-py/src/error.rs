@@ -12,8 +12,19 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
             PyOSError::new_err((*errno, text, path.to_string_lossy().into_owned()))
         }
         Error::Directory { .. } => PyOSError::new_err(error.to_string()),
-        Error::Invalid(_) | Error::TitleInUse { .. } | Error::TitleTooLong { .. } => {
+        Error::Invalid(_) | Error::TitleInUse { .. } | Error::TitleTooLong { .. } | Error::SessionHasTopic { .. } => {
             PyValueError::new_err(error.to_string())
+        }
+        Error::ClientKeyInUse { session, key, message_id } => {
+            client_key_conflict(py, error, session, key, *message_id).unwrap_or_else(|failure| failure)
+        }
+        Error::LeaseLost(lost) => crate::lease::lost(py, error, lost).unwrap_or_else(|failure| failure),
+        Error::InvalidQuery { .. } => {
+            let class = py.import("hermes_state").and_then(|module| module.getattr("InvalidQuery"));
+            match class.and_then(|class| class.call1((error.to_string(),))) {
+                Ok(exception) => PyErr::from_value(exception),
+                Err(failure) => failure,
+            }
         }
         Error::Interrupted { .. } => PyKeyboardInterrupt::new_err(error.to_string()),
         Error::Closed { .. } | Error::Forked { .. } => of_sqlite3(py, "ProgrammingError", error),
@@ -23,6 +34,20 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
             code => of_sqlite3(py, class_of(code), error),
         },
     }
+}
+
+fn client_key_conflict(
+    py: Python<'_>,
+    error: &Error,
+    session: &str,
+    key: &str,
+    message_id: Option<i64>,
+) -> PyResult<PyErr> {
+    let exception = py.import("hermes_state")?.getattr("ClientKeyConflict")?.call1((error.to_string(),))?;
+    exception.setattr("session_id", session)?;
+    exception.setattr("client_key", key)?;
+    exception.setattr("message_id", message_id)?;
+    Ok(PyErr::from_value(exception))
 }
 
 fn os_text(py: Python<'_>, errno: i32) -> PyResult<String> {
@@ -51,6 +76,7 @@ fn of_sqlite3(py: Python<'_>, class: &str, error: &Error) -> PyErr {
                 let _ = exception.setattr("sqlite_errorcode", code);
                 let _ = exception.setattr("sqlite_errorname", name_of(code));
             }
+            let _ = exception.setattr("persistence_kind", error.kind().name());
             if let Error::Unreachable { perhaps_stored, .. } = error {
                 let _ = exception.setattr("perhaps_stored", *perhaps_stored);
             }

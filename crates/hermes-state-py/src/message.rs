@@ -1,6 +1,6 @@
 //! Messages as callers hand them over: keywords of `append_message` as values of the store.
 
-use hermes_state::{Content, NewMessage, ToolCalls, Value};
+use hermes_state::{Content, MAX_CLIENT_KEY_CHARS, NewMessage, ToolCalls, Value};
 use pyo3::exceptions::{PyOverflowError, PyRecursionError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -31,6 +31,7 @@ pub(crate) struct Keywords<'a, 'py> {
     pub(crate) effect_disposition: Option<&'a Bound<'py, PyAny>>,
     pub(crate) timestamp: Option<&'a Bound<'py, PyAny>>,
     pub(crate) api_content: Option<&'a Bound<'py, PyAny>>,
+    pub(crate) client_key: Option<&'a Bound<'py, PyAny>>,
 }
 
 impl Keywords<'_, '_> {
@@ -82,6 +83,9 @@ impl Keywords<'_, '_> {
         if let Some(text) = self.api_content.and_then(|value| value.cast::<PyString>().ok()) {
             message = message.api_content(scrubbed(text)?);
         }
+        if let Some(value) = self.client_key {
+            message = message.client_key(to_value(value)?);
+        }
         Ok(message)
     }
 }
@@ -93,20 +97,83 @@ fn given<'py, T: Default>(
     value.map_or_else(|| Ok(T::default()), convert)
 }
 
+/// The values of the known keys of a mapping, by the place of the key.
+type Found<'py> = [Option<Bound<'py, PyAny>>; KEYS.len()];
+
 /// The message that a mapping with these keywords describes.
 pub(crate) fn from_mapping(mapping: &Bound<'_, PyAny>) -> PyResult<NewMessage> {
+    let found = look_up(mapping, |key, _| Err(PyTypeError::new_err(format!("a message has no key {}", key.repr()?))))?;
+    match &found[ROLE] {
+        Some(role) => keywords(role, &found).message(),
+        None => Err(PyTypeError::new_err("a message needs the key 'role'")),
+    }
+}
+
+/// The message that a row of a transcript describes, as it was read or put together: other keys are none of ours.
+pub(crate) fn from_row(mapping: &Bound<'_, PyAny>) -> PyResult<NewMessage> {
+    let mut replayed_id = None;
+    let mut found = look_up(mapping, |key, value| {
+        if key.eq("message_id")? {
+            replayed_id = Some(value);
+        }
+        Ok(())
+    })?;
+    let platform_id = &mut found[PLATFORM_MESSAGE_ID];
+    if !platform_id.as_ref().map_or(Ok(false), |id| id.is_truthy())? {
+        *platform_id = replayed_id;
+    }
+    if !found[CLIENT_KEY].as_ref().map_or(Ok(true), is_client_key)? {
+        found[CLIENT_KEY] = None;
+    }
+    let unknown = PyString::intern(mapping.py(), "unknown").into_any();
+    keywords(found[ROLE].as_ref().unwrap_or(&unknown), &found).message()
+}
+
+fn is_client_key(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let Ok(text) = value.cast::<PyString>() else { return Ok(false) };
+    Ok(text.to_cow().is_ok() && (1..=MAX_CLIENT_KEY_CHARS).contains(&text.len()?))
+}
+
+/// Messages that are rows of a transcript.
+pub(crate) fn batch(messages: &Bound<'_, PyAny>) -> PyResult<Vec<NewMessage>> {
+    messages.try_iter()?.map(|message| from_row(&message?)).collect()
+}
+
+/// The rows that a batch is stored as, each with the values of the columns from `role` to `api_content`, and the number
+/// of calls.
+#[pyfunction]
+pub(crate) fn batch_rows<'py>(messages: &Bound<'py, PyAny>) -> PyResult<(Vec<Bound<'py, PyTuple>>, i64)> {
+    let py = messages.py();
+    let messages = NewMessage::batch(batch(messages)?);
+    let calls = messages.iter().map(NewMessage::tool_call_count).sum();
+    let row = |message: &NewMessage| {
+        let values = message.columns().iter().map(|(_, value)| to_python(py, value)).collect::<PyResult<Vec<_>>>()?;
+        PyTuple::new(py, values)
+    };
+    Ok((messages.iter().map(row).collect::<PyResult<_>>()?, calls))
+}
+
+/// Looks the known keys of a mapping up; `other` is told of the rest.
+fn look_up<'py>(
+    mapping: &Bound<'py, PyAny>,
+    mut other: impl FnMut(&Bound<'py, PyAny>, Bound<'py, PyAny>) -> PyResult<()>,
+) -> PyResult<Found<'py>> {
     let mapping = json::as_dict(mapping)?;
-    let mut found: [Option<Bound<'_, PyAny>>; KEYS.len()] = [const { None }; KEYS.len()];
+    let mut found = [const { None }; KEYS.len()];
     for (key, value) in mapping.iter() {
         let name = key.cast::<PyString>().ok().and_then(|key| key.to_cow().ok());
         match name.as_deref().and_then(|name| KEYS.iter().position(|known| *known == name)) {
-            Some(_) if value.is_none() && name.as_deref() != Some("role") => {}
+            Some(index) if value.is_none() && index != ROLE => {}
             Some(index) => found[index] = Some(value),
-            None => return Err(PyTypeError::new_err(format!("a message has no key {}", key.repr()?))),
+            None => other(&key, value)?,
         }
     }
+    Ok(found)
+}
+
+fn keywords<'a, 'py>(role: &'a Bound<'py, PyAny>, found: &'a Found<'py>) -> Keywords<'a, 'py> {
     let [
-        role,
+        _,
         content,
         tool_name,
         tool_calls,
@@ -123,8 +190,8 @@ pub(crate) fn from_mapping(mapping: &Bound<'_, PyAny>) -> PyResult<NewMessage> {
         effect_disposition,
         timestamp,
         api_content,
-    ] = &found;
-    let Some(role) = role else { return Err(PyTypeError::new_err("a message needs the key 'role'")) };
+        client_key,
+    ] = found;
     Keywords {
         role,
         content: content.as_ref(),
@@ -143,11 +210,16 @@ pub(crate) fn from_mapping(mapping: &Bound<'_, PyAny>) -> PyResult<NewMessage> {
         effect_disposition: effect_disposition.as_ref(),
         timestamp: timestamp.as_ref(),
         api_content: api_content.as_ref(),
+        client_key: client_key.as_ref(),
     }
-    .message()
 }
 
-const KEYS: [&str; 17] = [
+/// The places of some of [`KEYS`].
+const ROLE: usize = 0;
+const PLATFORM_MESSAGE_ID: usize = 12;
+const CLIENT_KEY: usize = 17;
+
+const KEYS: [&str; 18] = [
     "role",
     "content",
     "tool_name",
@@ -165,11 +237,12 @@ const KEYS: [&str; 17] = [
     "effect_disposition",
     "timestamp",
     "api_content",
+    "client_key",
 ];
 
 /// Lists and objects become JSON, scalars stay what they are, anything else becomes its text: a message is stored
 /// whatever its content is.
-fn content(value: &Bound<'_, PyAny>) -> PyResult<Content> {
+pub(crate) fn content(value: &Bound<'_, PyAny>) -> PyResult<Content> {
     let py = value.py();
     if value.is_none() {
         return Ok(Content::None);

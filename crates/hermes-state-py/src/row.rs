@@ -1,6 +1,9 @@
 //! Rows of the store as dictionaries.
 
-use hermes_state::{ConversationMessage, ConversationValue, Message, Record, SearchHit, Session, Value};
+use hermes_state::{
+    AnchoredView, ConversationMessage, ConversationValue, Message, MessageWindow, Record, Rewound, SearchHit, Session,
+    UserMessage, Value,
+};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyBool, PyBytes, PyDict, PyFloat, PyList, PyString};
@@ -92,6 +95,50 @@ pub(crate) fn calls<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyA
         Err(error) if error.is_instance_of::<pyo3::exceptions::PyValueError>(py) => Ok(PyList::empty(py).into_any()),
         parsed => parsed,
     }
+}
+
+/// A message with its neighbours.
+pub(crate) fn window<'py>(py: Python<'py>, window: &MessageWindow) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item(intern!(py, "window"), messages(py, &window.messages)?)?;
+    dict.set_item(intern!(py, "messages_before"), window.before)?;
+    dict.set_item(intern!(py, "messages_after"), window.after)?;
+    Ok(dict)
+}
+
+/// The same, with the ends of the session.
+pub(crate) fn view<'py>(py: Python<'py>, view: &AnchoredView) -> PyResult<Bound<'py, PyDict>> {
+    let dict = window(py, &view.window)?;
+    dict.set_item(intern!(py, "bookend_start"), messages(py, &view.start)?)?;
+    dict.set_item(intern!(py, "bookend_end"), messages(py, &view.end)?)?;
+    Ok(dict)
+}
+
+/// What users said, in short.
+pub(crate) fn user_messages<'py>(py: Python<'py>, rows: &[UserMessage]) -> PyResult<Bound<'py, PyList>> {
+    let mut dicts = Vec::with_capacity(rows.len());
+    for row in rows {
+        let dict = PyDict::new(py);
+        dict.set_item(intern!(py, "id"), row.id)?;
+        dict.set_item(intern!(py, "timestamp"), row.timestamp)?;
+        dict.set_item(intern!(py, "preview"), &row.preview)?;
+        dicts.push(dict);
+    }
+    PyList::new(py, dicts)
+}
+
+/// What a rewind did; the message that it went back to has its calls as they are stored.
+pub(crate) fn rewound<'py>(py: Python<'py>, rewound: &Rewound) -> PyResult<Bound<'py, PyDict>> {
+    let target = PyDict::new(py);
+    for (column, value) in rewound.target.record().iter() {
+        let value = if column == "content" { decoded(py, value)? } else { to_python(py, value)? };
+        target.set_item(PyString::intern(py, column), value)?;
+    }
+    let dict = PyDict::new(py);
+    dict.set_item(intern!(py, "rewound_count"), rewound.rewound_count)?;
+    dict.set_item(intern!(py, "target_message"), target)?;
+    dict.set_item(intern!(py, "new_head_id"), rewound.new_head_id)?;
+    Ok(dict)
 }
 
 /// A conversation, each message with the names that say something.

@@ -1,12 +1,12 @@
 //! Python values as column values and back, by the rules that Python's `sqlite3` has for binding.
 
 use hermes_state::Value;
-use pyo3::exceptions::{PyOverflowError, PyTypeError};
+use pyo3::exceptions::{PyAttributeError, PyOverflowError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyBool, PyByteArray, PyBytes, PyFloat, PyInt, PyString};
 
-use crate::error::{raise, sqlite3_error};
+use crate::error::sqlite3_error;
 
 /// A value for a column; text with a lone surrogate raises `UnicodeEncodeError`, what no column takes raises
 /// `sqlite3.ProgrammingError`.
@@ -90,15 +90,6 @@ pub(crate) fn scrub_surrogates<'py>(value: Bound<'py, PyAny>) -> PyResult<Bound<
     }
 }
 
-/// The title as it is stored, `None` if nothing is left of it.
-#[pyfunction]
-pub(crate) fn sanitize_title(py: Python<'_>, title: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
-    match title_text(title)? {
-        Some(text) => hermes_state::sanitize_title(&text).map_err(|error| raise(py, &error)),
-        None => Ok(None),
-    }
-}
-
 /// A title that says something, still to be cleaned.
 pub(crate) fn title_text(title: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
     if !title.is_truthy()? {
@@ -119,6 +110,26 @@ pub(crate) fn filter_text(value: &Bound<'_, PyAny>) -> PyResult<Option<String>> 
         Value::Text(text) => Ok(Some(text)),
         _ => Ok(Some(value.str()?.to_cow()?.into_owned())),
     }
+}
+
+/// The text to look for, numbers by their text; what has none, such as `None`, raises `AttributeError`.
+pub(crate) fn lookup_text(value: &Bound<'_, PyAny>) -> PyResult<String> {
+    match to_value(value)? {
+        Value::Text(text) => Ok(text),
+        Value::Integer(_) | Value::Real(_) => Ok(value.str()?.to_cow()?.into_owned()),
+        Value::Null | Value::Blob(_) => {
+            Err(PyAttributeError::new_err(format!("text is needed to look for, not {}", value.get_type().name()?)))
+        }
+    }
+}
+
+/// The id of a session that may be there: text, or a number by its text. `None` for what no id can be.
+pub(crate) fn session_id(value: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
+    Ok(match to_value(value)? {
+        Value::Text(text) => Some(text),
+        Value::Integer(integer) => Some(integer.to_string()),
+        Value::Null | Value::Real(_) | Value::Blob(_) => None,
+    })
 }
 
 /// A query, whatever surrogates it holds; `None` where there is nothing to look for.

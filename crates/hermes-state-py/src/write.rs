@@ -1,42 +1,67 @@
 //! Writes as values: made by the methods of the store, handed to `_execute_write`, run there.
 
-use hermes_state::{NewMessage, NewSession, SessionDb, Value};
+use hermes_state::{Appended, Rewound, SessionDb};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
 
+use crate::row;
+use crate::spool::Spooled;
+
 /// A write that waits to be run by `_execute_write`. It may be run again after it failed.
 #[pyclass(frozen, module = "hermes_state._native")]
-pub(crate) struct Write(Job);
-
-/// What to change, complete and checked.
-#[derive(Clone)]
-pub(crate) enum Job {
-    CreateSession(Box<NewSession>),
-    EndSession { id: Value, reason: Value },
-    ReopenSession { id: Value },
-    SetTitle { id: Value, title: Option<String> },
-    SetMeta { key: Value, value: Value },
-    AppendMessage { session_id: Value, message: Box<NewMessage> },
-    AppendMessages { session_id: Value, messages: Vec<NewMessage> },
+pub(crate) struct Write {
+    name: &'static str,
+    transcript: bool,
+    run: Box<Run>,
 }
+
+type Run = dyn Fn(&SessionDb) -> hermes_state::Result<Answer> + Send + Sync;
 
 /// What a write answers.
 pub(crate) enum Answer {
+    Import(hermes_state::ImportReport),
+    Lease(Option<hermes_state::Lease>),
     Nothing,
     Flag(bool),
-    Id(i64),
-    Ids(Vec<i64>),
+    Integer(i64),
+    Integers(Vec<i64>),
+    Retention(Box<hermes_state::RetentionReport>),
+    Rewound(Box<Rewound>),
+    Spooled(Spooled),
 }
 
 impl Answer {
     pub(crate) fn into_python(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         Ok(match self {
+            Answer::Import(report) => crate::export::report(py, &report)?,
+            Answer::Lease(lease) => lease.map(crate::lease::Lease).into_pyobject(py)?.into_any(),
             Answer::Nothing => py.None().into_bound(py),
             Answer::Flag(flag) => flag.into_pyobject(py)?.to_owned().into_any(),
-            Answer::Id(id) => id.into_pyobject(py)?.into_any(),
-            Answer::Ids(ids) => ids.into_pyobject(py)?,
+            Answer::Integer(number) => number.into_pyobject(py)?.into_any(),
+            Answer::Integers(numbers) => numbers.into_pyobject(py)?,
+            Answer::Retention(report) => crate::retention::report(py, &report)?.into_any(),
+            Answer::Spooled(spooled) => spooled.into_pyobject(py)?.into_any(),
+            Answer::Rewound(rewound) => row::rewound(py, &rewound)?.into_any(),
         })
+    }
+}
+
+impl From<hermes_state::ImportReport> for Answer {
+    fn from(report: hermes_state::ImportReport) -> Self {
+        Answer::Import(report)
+    }
+}
+
+impl From<Option<hermes_state::Lease>> for Answer {
+    fn from(lease: Option<hermes_state::Lease>) -> Self {
+        Answer::Lease(lease)
+    }
+}
+
+impl From<hermes_state::RetentionReport> for Answer {
+    fn from(report: hermes_state::RetentionReport) -> Self {
+        Answer::Retention(Box::new(report))
     }
 }
 
@@ -52,39 +77,52 @@ impl From<bool> for Answer {
     }
 }
 
-impl Job {
-    fn name(&self) -> &'static str {
-        match self {
-            Job::CreateSession(_) => "create_session",
-            Job::EndSession { .. } => "end_session",
-            Job::ReopenSession { .. } => "reopen_session",
-            Job::SetTitle { .. } => "set_session_title",
-            Job::SetMeta { .. } => "set_meta",
-            Job::AppendMessage { .. } => "append_message",
-            Job::AppendMessages { .. } => "append_messages",
+impl From<i64> for Answer {
+    fn from(number: i64) -> Self {
+        Answer::Integer(number)
+    }
+}
+
+impl From<Vec<i64>> for Answer {
+    fn from(numbers: Vec<i64>) -> Self {
+        Answer::Integers(numbers)
+    }
+}
+
+impl<T: Into<Answer>> From<Appended<T>> for Answer {
+    fn from(appended: Appended<T>) -> Self {
+        match appended {
+            Appended::Stored(answer) => answer.into(),
+            Appended::Spooled(ticket) => Answer::Spooled(Spooled::of(ticket)),
         }
     }
+}
 
-    fn run(self, db: &SessionDb) -> hermes_state::Result<Answer> {
-        Ok(match self {
-            Job::CreateSession(session) => db.create_session(*session)?.into(),
-            Job::EndSession { id, reason } => db.end_session(id, reason)?.into(),
-            Job::ReopenSession { id } => db.reopen_session(id)?.into(),
-            Job::SetTitle { id, title } => db.set_session_title(id, title.as_deref())?.into(),
-            Job::SetMeta { key, value } => db.set_meta(key, value)?.into(),
-            Job::AppendMessage { session_id, message } => Answer::Id(db.append_message(session_id, *message)?),
-            Job::AppendMessages { session_id, messages } => Answer::Ids(db.append_messages(session_id, messages)?),
-        })
+impl From<Rewound> for Answer {
+    fn from(rewound: Rewound) -> Self {
+        Answer::Rewound(Box::new(rewound))
     }
 }
 
 impl Write {
-    pub(crate) fn new(job: Job) -> Self {
-        Self(job)
+    /// One of the method with this name, with its arguments complete and checked.
+    pub(crate) fn new<A: Into<Answer>>(
+        name: &'static str,
+        run: impl Fn(&SessionDb) -> hermes_state::Result<A> + Send + Sync + 'static,
+    ) -> Self {
+        Self { name, transcript: false, run: Box::new(move |db| run(db).map(Into::into)) }
+    }
+
+    /// The same for a write that a turn needs.
+    pub(crate) fn of_a_turn<A: Into<Answer>>(
+        name: &'static str,
+        run: impl Fn(&SessionDb) -> hermes_state::Result<A> + Send + Sync + 'static,
+    ) -> Self {
+        Self { transcript: true, ..Self::new(name, run) }
     }
 
     pub(crate) fn run(&self, db: &SessionDb) -> hermes_state::Result<Answer> {
-        self.0.clone().run(db)
+        (self.run)(db)
     }
 }
 
@@ -93,7 +131,7 @@ impl Write {
     /// Whether a turn needs this write, so that it has the longer patience.
     #[getter]
     fn transcript(&self) -> bool {
-        matches!(self.0, Job::AppendMessage { .. } | Job::AppendMessages { .. })
+        self.transcript
     }
 
     /// Not a callback on a connection, though it stands where one does: says so to whoever calls it.
@@ -103,6 +141,6 @@ impl Write {
     }
 
     fn __repr__(&self) -> String {
-        format!("<write {}>", self.0.name())
+        format!("<write {}>", self.name)
     }
 }

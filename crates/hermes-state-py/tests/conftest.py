@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import venv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Callable
@@ -22,6 +23,7 @@ from hermes_state import SessionDB
 PG_URL = "HERMES_STATE_TEST_PG_URL"
 # Whether a run without one is a failure.
 PG_REQUIRED = "HERMES_STATE_TEST_PG_REQUIRED"
+OLDER_RELEASE = "hermes-agent==0.19.0"
 NO_SERVER = f"no PostgreSQL server: {PG_URL} names none"
 
 
@@ -159,3 +161,46 @@ def run_python(code: str, *arguments: str, **environment: str) -> subprocess.Com
         timeout=120,
         check=False,
     )
+
+
+@pytest.fixture(scope="session")
+def older_python() -> str:
+    """An interpreter in which the older release is installed, made once beside the tests' own environment."""
+    folder = Path(sys.prefix).parent / "older-release"
+    python = folder / "bin" / "python"
+    known = (
+        subprocess.run(
+            # Without the environment: a PYTHONPATH to this module would be read as another release, and all be cleared.
+            [str(python), "-E", "-c", "import hermes_state; print(hermes_state.SCHEMA_VERSION)"],
+            capture_output=True,
+            text=True,
+        )
+        if python.exists()
+        else None
+    )
+    if known is None or known.stdout.strip() != "22":
+        venv.create(folder, with_pip=True, clear=True)
+        subprocess.run([str(python), "-m", "pip", "install", "--quiet", "--no-deps", OLDER_RELEASE], check=True)
+    return str(python)
+
+
+def at_once(code: str, arguments: list[tuple[str, ...]]) -> list[str]:
+    """Runs a program several times at once: each says a line when it is ready, is told to go, and says one more."""
+    pipe = subprocess.PIPE
+    runs = [
+        subprocess.Popen([sys.executable, "-c", code, *own], stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+        for own in arguments
+    ]
+    for run in runs:
+        assert run.stdout is not None
+        run.stdout.readline()
+    for run in runs:
+        assert run.stdin is not None
+        run.stdin.write("go\n")
+        run.stdin.flush()
+    answers = []
+    for run in runs:
+        said, trouble = run.communicate(timeout=120)
+        assert run.returncode == 0, trouble
+        answers.append(said.strip())
+    return answers

@@ -4,12 +4,10 @@ import json
 import sqlite3
 import subprocess
 import sys
-import venv
 from pathlib import Path
 
 import pytest
 
-OLDER_RELEASE = "hermes-agent==0.19.0"
 MESSAGES = 300
 
 # Both sides run this against the `SessionDB` that their interpreter imports: a session of its own, messages with a
@@ -58,26 +56,6 @@ for _ in range(2):
     connection.execute("COMMIT")
     time.sleep(0.5)
 """
-
-
-@pytest.fixture(scope="session")
-def older_python() -> str:
-    """An interpreter in which the older release is installed, made once beside the tests' own environment."""
-    folder = Path(sys.prefix).parent / "older-release"
-    python = folder / "bin" / "python"
-    known = (
-        subprocess.run(
-            [str(python), "-c", "import hermes_state; print(hermes_state.SCHEMA_VERSION)"],
-            capture_output=True,
-            text=True,
-        )
-        if python.exists()
-        else None
-    )
-    if known is None or known.stdout.strip() != "22":
-        venv.create(folder, with_pip=True, clear=True)
-        subprocess.run([str(python), "-m", "pip", "install", "--quiet", "--no-deps", OLDER_RELEASE], check=True)
-    return str(python)
 
 
 def start(python: str, path: Path, name: str, home: Path) -> subprocess.Popen:

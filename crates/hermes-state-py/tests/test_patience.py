@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import hermes_state
@@ -151,3 +155,55 @@ def test_the_constructor_states_what_it_survives() -> None:
     assert max(int(number) for number in re.findall(r"\b(\d+) seconds", source)) >= 30
     assert SessionDB._WRITE_PATIENCE_S == 20
     assert SessionDB._TRANSCRIPT_WRITE_PATIENCE_S == 60
+
+
+@contextlib.contextmanager
+def process_that_holds_the_lock(path: Path, seconds: float) -> Iterator[int]:
+    """Another process holds the write lock for so long; ends when it does."""
+    code = (
+        "import sqlite3, sys, time\n"
+        "connection = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+        "connection.execute('BEGIN IMMEDIATE')\n"
+        "print('held', flush=True)\n"
+        "time.sleep(float(sys.argv[2]))\n"
+        "connection.execute('ROLLBACK')\n"
+    )
+    command = [sys.executable, "-c", code, str(path), str(seconds)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process.pid
+
+
+def test_a_sibling_that_sits_on_the_lock_delays_an_append_and_is_named(
+    db: SessionDB, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Slow on purpose, 45 s and more: the holds and patiences are those that were reported from the field."""
+    db.create_session("s", "cli")
+    db.append_message("s", "user", "a")
+    with process_that_holds_the_lock(path, 8) as holder:
+        time.sleep(0.2)
+        with caplog.at_level("WARNING", logger="hermes_state"):
+            started = time.monotonic()
+            db.append_message("s", "user", "b")
+            waited = time.monotonic() - started
+    assert 7.5 <= waited <= 9.5
+    told = [record for record in caplog.records if f"pid {holder}" in record.getMessage()]
+    assert len(told) == 1
+    assert "has waited 2." in told[0].getMessage()
+
+    db._WRITE_PATIENCE_S = db._TRANSCRIPT_WRITE_PATIENCE_S = 20  # type: ignore[misc]
+    with process_that_holds_the_lock(path, 45) as holder:
+        started = time.monotonic()
+        with pytest.raises(sqlite3.OperationalError) as failed:
+            db.append_message("s", "user", "c")
+        assert 19 <= time.monotonic() - started <= 21
+        text = str(failed.value).lower()
+        assert "database is locked" in text
+        assert f"pid {holder}" in text
+        assert not [word for word in DAMAGE if word in text]
+        assert [user["pid"] for user in db.who() if user["holds_write_lock"]] == [holder]
+    started = time.monotonic()
+    db.append_message("s", "user", "d")
+    assert time.monotonic() - started < 1
+    assert db.message_count("s") == 3

@@ -54,6 +54,9 @@ def test_a_hit(filled: SessionDB) -> None:
 
 
 def test_filters_orders_and_pages(filled: SessionDB) -> None:
+    for nothing in ({"role_filter": [None]}, {"exclude_sources": [None]}, {"source_filter": [None]}):
+        assert filled.search_messages("harbour", **nothing) == []
+
     def ids(**keywords: Any) -> list[int]:
         return [hit["id"] for hit in filled.search_messages("harbour", **keywords)]
 

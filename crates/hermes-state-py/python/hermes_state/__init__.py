@@ -12,14 +12,30 @@ import os
 
 from hermes_state import _native
 from hermes_state._async import AsyncSessionDB
+from hermes_state._backup import restore_state_db
+from hermes_state._client_keys import ClientKeyConflict
 from hermes_state._home import get_hermes_home, reset_hermes_home_override, set_hermes_home_override
 from hermes_state._journal import apply_wal_with_fallback
-from hermes_state._search import SearchResults
+from hermes_state._leases import LeaseLost
+from hermes_state._lineage import _collect_delegate_child_ids as _collect_delegate_child_ids
+from hermes_state._lineage import _delete_delegate_children as _delete_delegate_children
+from hermes_state._native import Lease
+from hermes_state._repair import RepairReport, repair_state_db_schema
+from hermes_state._repair import _db_opens_cleanly as _db_opens_cleanly
+from hermes_state._review import _is_background_review_harness_message as _is_background_review_harness_message
+from hermes_state._review import _strip_background_review_harness as _strip_background_review_harness
+from hermes_state._search_results import InvalidQuery, SearchResults
 from hermes_state._session_db import SessionDB
 from hermes_state._text import _scrub_surrogates as _scrub_surrogates
 from hermes_state._text import workspace_key
+from hermes_state._trouble import (
+    PersistenceTrouble,
+    classify_persistence_error,
+    format_session_db_unavailable,
+    get_last_init_error,
+    is_malformed_db_error,
+)
 from hermes_state._trouble import _set_last_init_error as _set_last_init_error
-from hermes_state._trouble import format_session_db_unavailable, get_last_init_error, is_malformed_db_error
 
 # Read by type checkers; importing `typing` would cost more than the whole module.
 TYPE_CHECKING = False
@@ -35,18 +51,29 @@ __all__ = [
     "SCHEMA_SQL",
     "SCHEMA_VERSION",
     "AsyncSessionDB",
+    "ClientKeyConflict",
+    "InvalidQuery",
+    "Lease",
+    "LeaseLost",
+    "PersistenceTrouble",
+    "RepairReport",
     "SearchResults",
     "SessionDB",
+    "Spooled",
     "apply_wal_with_fallback",
+    "classify_persistence_error",
     "format_session_db_unavailable",
     "get_hermes_home",
     "get_last_init_error",
     "is_malformed_db_error",
+    "repair_state_db_schema",
     "reset_hermes_home_override",
+    "restore_state_db",
     "set_hermes_home_override",
     "workspace_key",
 ]
 
+Spooled = _native.Spooled
 SCHEMA_SQL = _native.SCHEMA_SQL
 SCHEMA_VERSION = _native.SCHEMA_VERSION
 FTS_STORAGE_VERSION = _native.FTS_STORAGE_VERSION

@@ -1,50 +1,87 @@
-"""What a search answers, and the log of the slow ones."""
+"""Search."""
 
 from __future__ import annotations
 
-import os
+import time
 from collections.abc import Iterable
 
 from hermes_state import _native
-from hermes_state._log import logger
+from hermes_state._search_results import SearchResults, log_if_slow
+from hermes_state._store import Store
 
 # Read by type checkers; importing `typing` would cost more than the whole module.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    Rows = list[dict[str, Any]]
-else:
-    Rows = list
 
+class Search(Store):
+    """The operations of search."""
 
-class SearchResults(Rows):
-    """A list of hits that knows how far it can be trusted to be complete."""
+    def search_messages(
+        self,
+        query: str | None,
+        source_filter: Iterable[str] | None = None,
+        exclude_sources: Iterable[str] | None = None,
+        role_filter: Iterable[str] | None = None,
+        limit: int = 20,
+        offset: int = 0,
+        sort: str | None = None,
+        include_inactive: bool = False,
+        timeout_ms: float | None = None,
+    ) -> SearchResults:
+        """The messages that match, the best first, or by time with ``sort`` as ``newest`` or ``oldest``.
 
-    degraded: bool
-    """An index is missing or damaged, and rows were read instead."""
-    partial: bool
-    """The search ended before it had seen everything."""
+        Words are all required, ``OR``, ``NOT`` and ``AND`` join them, ``"…"`` is a phrase, ``word*`` a beginning; what
+        is no such query is looked for as it stands. ``degraded`` says that rows were read because an index is damaged
+        or not whole yet. With ``timeout_ms`` the search ends then, with what it has found by that time and ``partial``
+        set. ``InvalidQuery`` for a query that can neither be read nor looked for.
+        """
+        started = time.monotonic()
+        rows: int | str = "err"
+        try:
+            hits, degraded, partial = self._native.search(
+                query, source_filter, exclude_sources, role_filter, limit, offset, sort, include_inactive, timeout_ms
+            )
+            rows = len(hits)
+            return SearchResults(hits, degraded, partial)
+        finally:
+            log_if_slow(self._native, query, time.monotonic() - started, rows)
 
-    def __init__(self, hits: Iterable[dict[str, Any]] = (), degraded: bool = False, partial: bool = False) -> None:
-        super().__init__(hits)
-        self.degraded = degraded
-        self.partial = partial
+    def _search_unindexed_gap(
+        self,
+        fts_query: str,
+        limit: int,
+        *,
+        include_inactive: bool = False,
+        source_filter: Iterable[str] | None = None,
+        exclude_sources: Iterable[str] | None = None,
+        role_filter: Iterable[str] | None = None,
+    ) -> list[dict[str, Any]]:
+        """The hits of a cleaned query among rows that a rebuild has not reached, the newest first, without context."""
+        return self._native.search_gap(fts_query, limit, include_inactive, source_filter, exclude_sources, role_filter)
 
+    def _describe_search_path(self, query: str) -> str:
+        """Who would answer: ``empty``, ``fts5``, ``fts_cjk``, ``trigram``, ``like_scan``; ``unknown`` if that fails."""
+        try:
+            return self._native.search_path(query)
+        except Exception:
+            return "unknown"
 
-def log_if_slow(store: _native.Store, query: Any, elapsed_s: float, rows: int | str) -> None:
-    """Says that a search took longer than HERMES_SEARCH_SLOW_MS; no trouble with that is the caller's."""
-    try:
-        limit_ms = float(os.environ.get("HERMES_SEARCH_SLOW_MS", "1000"))
-    except ValueError:
-        limit_ms = 1000.0
-    elapsed_ms = elapsed_s * 1000
-    if elapsed_ms < limit_ms:
-        return
-    try:
-        path = store.search_path(query)
-    except Exception:
-        path = "unknown"
-    logger().info(
-        "slow session search: path=%s elapsed=%.0fms rows=%s query=%r", path, elapsed_ms, rows, str(query or "")[:200]
-    )
+    # Helpers that are called on the class
+
+    @staticmethod
+    def _sanitize_fts5_query(query: str) -> str:
+        return _native.sanitize_fts5_query(query)
+
+    @staticmethod
+    def _contains_cjk(text: str) -> bool:
+        return _native.contains_cjk(text)
+
+    @staticmethod
+    def _count_cjk(text: str) -> int:
+        return _native.count_cjk(text)
+
+    @staticmethod
+    def _has_lone_cjk_run(text: str) -> bool:
+        return _native.has_lone_cjk_run(text)

@@ -18,10 +18,12 @@ def _scrub_surrogates(value: Any) -> Any:
 
 
 def workspace_key(row: Mapping[str, Any]) -> str | None:
-    """The repository, or else the folder, that a session's row belongs to."""
+    """The repository, or else the folder, that a session's row belongs to; ``None`` if it has neither."""
     keys = row.keys()
     for column in ("git_repo_root", "cwd"):
-        place = ((row[column] if column in keys else None) or "").strip()
-        if place:
-            return str(place)
+        place = (row[column] if column in keys else None) or ""
+        if not isinstance(place, str):
+            raise AttributeError(f"{column} is text, not {type(place).__name__}")
+        if place.strip():
+            return place.strip()
     return None

@@ -9,6 +9,7 @@ import sqlite3
 import threading
 
 import hermes_state as module
+from hermes_state import _native
 
 _last_init_error: str | None = None
 _last_init_error_lock = threading.Lock()
@@ -65,3 +66,46 @@ def is_fts_write_corruption_error(exc: BaseException) -> bool:
     """Whether a write met a damaged search index."""
     text = str(exc).lower()
     return is_malformed_db_error(exc) or ("fts5" in text and "corrupt" in text)
+
+
+class PersistenceTrouble(str):
+    """The name of a kind of trouble, with one sentence for people."""
+
+    @property
+    def sentence(self) -> str:
+        """What is the matter and what to do, for the person at the terminal."""
+        return _native.trouble_sentences()[self]
+
+
+def classify_persistence_error(exc: BaseException) -> PersistenceTrouble:
+    """What kept something from being stored, so that people can be told.
+
+    One of ``locked``, ``disk``, ``readonly``, ``corrupt``, ``replaced``, ``too_new``, ``descriptors`` and ``unknown``,
+    as text that has a ``sentence``. Takes errors of the store, of ``sqlite3``, and of the system.
+    """
+    return PersistenceTrouble(_kind_of(exc))
+
+
+def _kind_of(exc: BaseException) -> str:
+    known = getattr(exc, "persistence_kind", None)
+    if isinstance(known, str) and known in _native.trouble_sentences():
+        return known
+    code, errno = getattr(exc, "sqlite_errorcode", None), getattr(exc, "errno", None)
+    kind = _native.trouble_of_number(
+        code if isinstance(code, int) else None,
+        errno if isinstance(exc, OSError) and isinstance(errno, int) else None,
+    )
+    if kind != "unknown" or not isinstance(exc, sqlite3.Error):
+        return kind
+    # Before Python 3.11 errors of sqlite3 have no code.
+    text = str(exc).lower()
+    return next((kind for kind, words in _WORDS if any(word in text for word in words)), "unknown")
+
+
+_WORDS = (
+    ("corrupt", ("malformed", "is not a database", "fts5: corrupt", "corrupt structure", "vtable constructor failed")),
+    ("locked", ("is locked", "busy", "locking protocol")),
+    ("disk", ("disk is full", "disk i/o error")),
+    ("readonly", ("readonly database",)),
+    ("descriptors", ("too many open files",)),
+)
