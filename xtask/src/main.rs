@@ -1,4 +1,5 @@
-//! The project's own chores: `cargo xtask test`, `cargo xtask lint`, `cargo xtask bench`, `cargo xtask python`.
+//! The project's own chores: `cargo xtask test`, `cargo xtask lint`, `cargo xtask bench`, `cargo xtask fuzz`, `cargo xtask
+//! soak`, `cargo xtask python`.
 #![expect(clippy::print_stderr, reason = "a tool for the terminal")]
 
 use std::ffi::OsStr;
@@ -10,6 +11,9 @@ type Outcome = Result<(), String>;
 /// What `test` runs once there is a PostgreSQL server for all of it.
 const TESTS_ALONE: &str = "test-with-this-environment";
 
+/// For how long `test` feeds each target of the fuzzer; `fuzz` takes a minute, if not told otherwise.
+const SECONDS_OF_FUZZING: &str = "3";
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let chores = Chores { root: root() };
@@ -18,10 +22,15 @@ fn main() -> ExitCode {
         Some(TESTS_ALONE) => chores.tests(),
         Some("lint") => chores.lint(),
         Some("bench") => chores.bench(&arguments[1..]),
+        Some("fuzz") => chores.fuzz(&arguments[1..]),
+        Some("soak") => chores.soak(&arguments[1..]),
         Some("python") => chores.module("release").map(|interpreter| {
             eprintln!("the module hermes_state is installed for {}", interpreter.display());
         }),
-        _ => Err("usage: cargo xtask test | lint | bench [-- options] | python".into()),
+        _ => {
+            Err("usage: cargo xtask test | lint | bench [-- options] | fuzz [-- options] | soak [-- options] | python"
+                .into())
+        }
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -77,10 +86,27 @@ impl Chores {
         // The command switches the server's engine on, so what differs without it is tested by itself.
         self.cargo(&["test", "--workspace", "--exclude", "hermes-state-py"])?;
         self.cargo(&["test", "-p", "hermes-state", "--lib", "--test", "conformance", "--test", "open"])?;
+        self.fuzz(&["--seconds".into(), SECONDS_OF_FUZZING.into()])?;
         let python = self.python()?;
         let stubs = "crates/hermes-state-py/tests/stubtest-allowlist.txt";
         self.run(&python, &["-m", "mypy.stubtest", "hermes_state", "--allowlist", stubs])?;
         self.run(&python, &["-m", "pytest", "-q", "crates/hermes-state-py/tests"])
+    }
+
+    /// Feeds the store with mutated input; `--seconds`, `--seed` and `--target` are handed on.
+    fn fuzz(&self, arguments: &[String]) -> Outcome {
+        self.program("hermes-state-fuzz", arguments)
+    }
+
+    /// Many processes on one store with kills and faults; `--seconds`, `--seed` and `--folder` are handed on.
+    fn soak(&self, arguments: &[String]) -> Outcome {
+        self.program("hermes-state-soak", arguments)
+    }
+
+    fn program(&self, package: &str, arguments: &[String]) -> Outcome {
+        let mut command = vec!["run", "--quiet", "-p", package, "--"];
+        command.extend(arguments.iter().map(String::as_str).filter(|argument| *argument != "--"));
+        self.cargo(&command)
     }
 
     /// What a change has to be clean of.
