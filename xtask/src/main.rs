@@ -83,9 +83,10 @@ impl Chores {
 
     /// All tests: Rust, documentation, command, Python with its stubs.
     fn tests(&self) -> Outcome {
-        // The command switches the server's engine on, so what differs without it is tested by itself.
         self.cargo(&["test", "--workspace", "--exclude", "hermes-state-py"])?;
-        self.cargo(&["test", "-p", "hermes-state", "--lib", "--test", "conformance", "--test", "open"])?;
+        // The command switches the server's engine on. Without it a store is found and opened by other code, and a URL
+        // refused; that all of it is built without it too, lint sees to.
+        self.cargo(&["test", "-p", "hermes-state", "--test", "open"])?;
         self.fuzz(&["--seconds".into(), SECONDS_OF_FUZZING.into()])?;
         let python = self.python()?;
         let stubs = "crates/hermes-state-py/tests/stubtest-allowlist.txt";

@@ -29,8 +29,13 @@ pub(crate) fn text(n: usize) -> String {
     text
 }
 
+/// The `n`th text is said by one and the next by the other.
+pub(crate) fn role(n: usize) -> &'static str {
+    if n.is_multiple_of(2) { "user" } else { "assistant" }
+}
+
 pub(crate) fn message(n: usize) -> NewMessage {
-    NewMessage::new(if n.is_multiple_of(2) { "user" } else { "assistant" }, text(n))
+    NewMessage::new(role(n), text(n))
 }
 
 /// A new store with one session `s`.
@@ -59,6 +64,6 @@ pub(crate) fn connect(path: &Path) -> Connection {
 pub(crate) fn bare_append(connection: &Connection, n: usize) {
     connection
         .prepare_cached("INSERT INTO messages (session_id, role, content, timestamp) VALUES ('s', ?1, ?2, 1.0)")
-        .and_then(|mut insert| insert.execute((if n.is_multiple_of(2) { "user" } else { "assistant" }, text(n))))
+        .and_then(|mut insert| insert.execute((role(n), text(n))))
         .expect("inserts");
 }

@@ -148,7 +148,7 @@ impl From<Error> for CommandError {
         let told = plain.caused_by(error.kind());
         match error {
             Error::Busy { .. } | Error::LockedOnServer { .. } => {
-                told.hint("Run the command again, or let it wait longer with --patience.")
+                told.hint("Run the command again; `record` and `spool replay` wait longer with --patience.")
             }
             Error::Unreachable { perhaps_stored, .. } => {
                 Self { perhaps_stored, ..told }.hint("Run the command again when the server is back.")
@@ -182,6 +182,7 @@ fn kind_of(error: &Error) -> Kind {
         | Error::TitleInUse { .. }
         | Error::ClientKeyInUse { .. }
         | Error::TitleTooLong { .. } => Kind::Refused,
+        Error::CannotOpen { path, .. } if matches!(path.try_exists(), Ok(false)) => Kind::NotFound,
         Error::Forked { .. } | Error::Closed { .. } => Kind::Bug,
         error if error.sqlite_code() == TOO_BIG => Kind::Refused,
         _ => Kind::Stopped,

@@ -1,5 +1,7 @@
 //! What became of an append that the store could not take, and the spool that holds it.
 
+use std::time::UNIX_EPOCH;
+
 use hermes_state::Ticket;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -33,9 +35,11 @@ impl Store {
     fn spool_status<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let Some(status) = self.wait(py, hermes_state::SessionDb::spool_status)? else { return Ok(None) };
         let told = PyDict::new(py);
-        told.set_item("folder", status.folder)?;
+        told.set_item("folder", status.folder.into_os_string())?;
         told.set_item("waiting", status.writes)?;
         told.set_item("bytes", status.bytes)?;
+        let seconds = |ticket: Ticket| ticket.time().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        told.set_item("oldest", status.oldest.map(seconds))?;
         told.set_item("refused", status.refused)?;
         told.set_item("damaged", status.damaged)?;
         Ok(Some(told))

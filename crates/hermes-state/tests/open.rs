@@ -375,3 +375,17 @@ fn a_store_without_a_log_is_written_without_shared_memory() {
     let names = names_in(folder.path());
     assert!(!names.iter().any(|name| name == "state.db-shm" || name == "state.db-wal"), "{names:?}");
 }
+
+#[cfg(not(feature = "postgres"))]
+#[test]
+fn without_the_engine_for_servers_a_url_is_refused_says_what_to_build_and_is_no_file() {
+    use hermes_state::ServerTrouble;
+    let url = "postgresql://nobody:secret@127.0.0.1/agents";
+    for read_only in [false, true] {
+        let refused = OpenOptions::new().read_only(read_only).open(url).expect_err("is refused");
+        assert!(matches!(refused, Error::Server { trouble: ServerTrouble::NotBuilt, .. }), "{refused:?}");
+        let said = refused.to_string();
+        assert!(said.contains("feature `postgres`") && !said.contains("secret"), "{said}");
+    }
+    assert!(!Path::new("postgresql:").exists());
+}

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::arguments::Global;
 use crate::commands::backup::{Bar, tell_of};
 use crate::error::{CommandError, Kind};
-use crate::output::Output;
+use crate::output::{Output, note};
 use crate::store::{self, shown};
 use crate::text::{bytes, thousands, visible};
 use crate::times;
@@ -52,6 +52,7 @@ pub(crate) fn run(arguments: &Arguments, global: &Global, out: &mut Output) -> R
     .map_err(explained)?;
     bar.clear();
     tell_of(&report.health);
+    tell_of_the_spool(global)?;
     if out.json {
         return out.document(&json!({
             "store": shown(&report.path),
@@ -65,6 +66,20 @@ pub(crate) fn run(arguments: &Arguments, global: &Global, out: &mut Output) -> R
         }));
     }
     write(out, &report)
+}
+
+/// What waits was acknowledged, and gets into whatever is the store when it is stored.
+fn tell_of_the_spool(global: &Global) -> Result<(), CommandError> {
+    let Some(spool) = store::spool(global)? else { return Ok(()) };
+    let waiting = spool.status()?.writes;
+    if waiting > 0 {
+        note(&format!(
+            "{waiting} write(s) wait in {}; they get into the restored store with the next one, or by \
+             `hermes-state spool replay`",
+            shown(spool.folder())
+        ));
+    }
+    Ok(())
 }
 
 fn explained(error: Error) -> CommandError {

@@ -127,6 +127,7 @@ fn list(global: &Global, out: &mut Output) -> Result<(), CommandError> {
     let (status, writes) = (spool.status()?, spool.writes()?);
     if out.json {
         let mut view = status_view(&status);
+        view["store"] = store::shown(spool.store()).into();
         view["writes"] = writes.iter().map(write_view).collect();
         return out.document(&view);
     }
@@ -155,11 +156,13 @@ fn list(global: &Global, out: &mut Output) -> Result<(), CommandError> {
 }
 
 fn show(ticket: &Ticket, global: &Global, out: &mut Output) -> Result<(), CommandError> {
-    let writes = spool(global)?.writes()?;
+    let spool = spool(global)?;
+    let writes = spool.writes()?;
     let Some(write) = writes.iter().find(|write| write.ticket() == *ticket) else { return Err(unknown(ticket)) };
     let rows = write.rows();
     if out.json {
         let mut view = write_view(write);
+        view["store"] = store::shown(spool.store()).into();
         view["messages"] = rows
             .iter()
             .map(|row| row.iter().map(|(column, value)| ((*column).to_owned(), scalar(value))).collect::<Json>())
@@ -191,6 +194,7 @@ fn replay(refused: bool, patience: Option<Duration>, global: &Global, out: &mut 
         let refused =
             report.refused.iter().map(|(ticket, reason)| json!({ "ticket": ticket.to_string(), "reason": reason }));
         out.document(&json!({
+            "store": store::shown(spool.store()),
             "stored": report.stored,
             "found_stored": report.found_stored,
             "refused": refused.collect::<Vec<_>>(),
@@ -222,7 +226,7 @@ fn discard(tickets: &[String], all: bool, yes: bool, global: &Global, out: &mut 
         return Err(CommandError::new(Kind::Usage, "name tickets, or --all"));
     }
     if !yes {
-        return Err(CommandError::new(Kind::Refused, "these messages would be lost for good, and are kept")
+        return Err(CommandError::new(Kind::Usage, "nothing was dropped: these messages would be lost for good")
             .hint("Say --yes to drop them."));
     }
     let mut discarded = 0;
@@ -236,7 +240,7 @@ fn discard(tickets: &[String], all: bool, yes: bool, global: &Global, out: &mut 
         discarded += 1;
     }
     if out.json {
-        return out.document(&json!({ "discarded": discarded }));
+        return out.document(&json!({ "store": store::shown(spool.store()), "discarded": discarded }));
     }
     out.table(&[], vec![vec!["discarded".to_owned(), discarded.to_string()]])
 }

@@ -46,7 +46,10 @@ fn what_cannot_be_done_says_what_to_do() {
     let refused = world.run(&format!("backup {} --json", diary.display())).expect_code(1).error();
     assert_eq!(refused["kind"], "refused");
     assert_eq!(world.run(&format!("restore {} --json", diary.display())).expect_code(4).error()["kind"], "damaged");
-    assert_eq!(world.run("restore nowhere.db --json").expect_code(1).error()["kind"], "stopped");
+    for missing in ["restore nowhere.db --json", "repair --json --db nowhere.db", "backup b.db --json --db nowhere.db"]
+    {
+        assert_eq!(world.run(missing).expect_code(1).error()["kind"], "not-found", "{missing}");
+    }
     world.run("backup").expect_code(2);
     world.run("restore").expect_code(2);
     assert_eq!(world.contents("s1").len(), 3);

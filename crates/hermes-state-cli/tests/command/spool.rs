@@ -64,7 +64,7 @@ fn what_is_spooled_is_stored_when_asked_and_dropped_only_when_confirmed() {
     let refused = world.run("spool replay --json").expect_code(4);
     assert_eq!(refused.error()["kind"], "damaged");
     let discard = format!("spool discard {}", spooled[1]);
-    let kept = world.run(&discard).expect_code(1);
+    let kept = world.run(&discard).expect_code(2);
     assert!(kept.err.contains("--yes"), "{kept:?}");
     world.run(&format!("{discard} --yes")).expect_code(0);
     world.run(&format!("{discard} --yes")).expect_code(1);
@@ -77,7 +77,20 @@ fn what_is_spooled_is_stored_when_asked_and_dropped_only_when_confirmed() {
     spoil(&world);
     world.run_with_input("record --session s1", line("user", "fifth")).expect_code(0);
     let dropped = world.run("spool discard --all --yes --json").expect_code(0).json();
-    assert_eq!(dropped["discarded"], 1);
+    assert_eq!((&dropped["discarded"], dropped["store"].as_str()), (&json!(1), world.store().to_str()));
+}
+
+#[test]
+fn restoring_tells_of_what_is_spooled_and_it_gets_into_the_restored_store() {
+    let world = World::new();
+    world.say("s1", &["first"]);
+    world.run("backup b.db").expect_code(0);
+    spoil(&world);
+    world.run_with_input("record --session s1", line("user", "second")).expect_code(0);
+    let told = world.run("restore b.db").expect_code(0);
+    assert!(told.err.contains("1 write(s) wait") && told.err.contains("spool replay"), "{told:?}");
+    world.run_with_input("record --session s1", line("user", "third")).expect_code(0);
+    assert_eq!(world.contents("s1"), ["first", "second", "third"]);
 }
 
 #[test]

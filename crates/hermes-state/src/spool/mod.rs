@@ -75,6 +75,7 @@ pub struct SpoolStatus {
 /// # Ok::<(), hermes_state::Error>(())
 /// ```
 pub struct Spool {
+    store: PathBuf,
     folder: PathBuf,
     limits: SpoolLimits,
     writer: Mutex<Writer>,
@@ -131,12 +132,18 @@ impl Spool {
             Some(folder) => folder.join(name_of(&known)),
             None if crate::is_url(&known) => return Ok(None),
             None => {
-                let mut name = known.into_os_string();
+                let mut name = known.clone().into_os_string();
                 name.push("-spool");
                 name.into()
             }
         };
-        Ok(Some(Self { folder, limits, writer: Mutex::default(), settled: Mutex::default() }))
+        Ok(Some(Self { store: known, folder, limits, writer: Mutex::default(), settled: Mutex::default() }))
+    }
+
+    /// The store that it is for: the resolved path of its file, or its URL without the password.
+    #[must_use]
+    pub fn store(&self) -> &Path {
+        &self.store
     }
 
     /// Where it keeps what it holds.
@@ -252,20 +259,21 @@ impl Spool {
         Ok(found)
     }
 
-    /// Drops everything for good, what was refused and what cannot be read too; returns how many writes were waiting.
+    /// Drops everything for good; returns how much that was: writes that waited or were refused, and records that cannot
+    /// be read.
     ///
     /// # Errors
     /// As [`discard`](Spool::discard).
     pub fn discard_all(&self) -> Result<u64> {
         let failed = |error| self.failed(&error);
         let _turn = self.turn(Instant::now() + DISCARDING)?;
-        let waiting = self.status()?.writes;
+        let held = self.status()?;
         let files = folder::files(&self.folder).map_err(failed)?;
         for path in files.logs.iter().chain(&files.refused).chain(&files.damaged) {
             folder::remove(path).map_err(failed)?;
         }
         folder::remove_if_empty(&self.folder);
-        Ok(waiting)
+        Ok(held.writes + held.refused + held.damaged)
     }
 
     /// Writes a log anew without this record; says whether it had it.
