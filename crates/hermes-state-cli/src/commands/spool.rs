@@ -127,7 +127,7 @@ fn list(global: &Global, out: &mut Output) -> Result<(), CommandError> {
     let (status, writes) = (spool.status()?, spool.writes()?);
     if out.json {
         let mut view = status_view(&status);
-        view["store"] = store::shown(spool.store()).into();
+        view["store"] = store::shown(spool.location()).into();
         view["writes"] = writes.iter().map(write_view).collect();
         return out.document(&view);
     }
@@ -162,7 +162,7 @@ fn show(ticket: &Ticket, global: &Global, out: &mut Output) -> Result<(), Comman
     let rows = write.rows();
     if out.json {
         let mut view = write_view(write);
-        view["store"] = store::shown(spool.store()).into();
+        view["store"] = store::shown(spool.location()).into();
         view["messages"] = rows
             .iter()
             .map(|row| row.iter().map(|(column, value)| ((*column).to_owned(), scalar(value))).collect::<Json>())
@@ -194,7 +194,7 @@ fn replay(refused: bool, patience: Option<Duration>, global: &Global, out: &mut 
         let refused =
             report.refused.iter().map(|(ticket, reason)| json!({ "ticket": ticket.to_string(), "reason": reason }));
         out.document(&json!({
-            "store": store::shown(spool.store()),
+            "store": store::shown(spool.location()),
             "stored": report.stored,
             "found_stored": report.found_stored,
             "refused": refused.collect::<Vec<_>>(),
@@ -240,7 +240,7 @@ fn discard(tickets: &[String], all: bool, yes: bool, global: &Global, out: &mut 
         discarded += 1;
     }
     if out.json {
-        return out.document(&json!({ "store": store::shown(spool.store()), "discarded": discarded }));
+        return out.document(&json!({ "store": store::shown(spool.location()), "discarded": discarded }));
     }
     out.table(&[], vec![vec!["discarded".to_owned(), discarded.to_string()]])
 }

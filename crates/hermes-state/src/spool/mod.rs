@@ -75,7 +75,7 @@ pub struct SpoolStatus {
 /// # Ok::<(), hermes_state::Error>(())
 /// ```
 pub struct Spool {
-    store: PathBuf,
+    location: PathBuf,
     folder: PathBuf,
     limits: SpoolLimits,
     writer: Mutex<Writer>,
@@ -137,13 +137,13 @@ impl Spool {
                 name.into()
             }
         };
-        Ok(Some(Self { store: known, folder, limits, writer: Mutex::default(), settled: Mutex::default() }))
+        Ok(Some(Self { location: known, folder, limits, writer: Mutex::default(), settled: Mutex::default() }))
     }
 
     /// The store that it is for: the resolved path of its file, or its URL without the password.
     #[must_use]
-    pub fn store(&self) -> &Path {
-        &self.store
+    pub fn location(&self) -> &Path {
+        &self.location
     }
 
     /// Where it keeps what it holds.
