@@ -14,10 +14,10 @@ class Spool(Store):
     """The operations on what is spooled."""
 
     def spool_status(self) -> dict[str, Any] | None:
-        """What is spooled: how many writes are ``waiting``, how many were ``refused`` and how many cannot be read (``damaged``).
+        """What is spooled: how many writes are ``waiting``, ``refused`` by the store, or unreadable (``damaged``).
 
-        Also the ``folder`` they stand in, the ``bytes`` of those that wait, and when the ``oldest`` of these was spooled, in
-        seconds since 1970 (``None`` if none waits). ``None`` without a spool.
+        Also the ``folder`` that they stand in, the ``bytes`` of those that wait, and when the ``oldest`` of these was
+        spooled, in seconds since 1970 (``None`` if none waits). ``None`` without a spool.
         """
         return self._native.spool_status()
 
